@@ -15,8 +15,6 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
   api::RuntimeOptions options;
   options.threads = static_cast<int32_t>(threads);
   options.gemm = gemm;
-  options.guard_plugins = guard_plugins;
-  options.signal_stacks = true;  // for InstallFaultHandlers
   options.install_prefix = InstallPrefix();
   return HostRuntime::Create(std::move(options), plugin_files);
 }
@@ -29,10 +27,7 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
       app, "--plugin", "FILE", &invocation->plugin_files,
       "Norm plugin to load before all others; repeatable. A plugin runs with all your rights")
       ->group(kGroup);
-  app->add_flag("--plugin-guard", invocation->guard_plugins,
-                "Give norm plugins guarded copies of their operands, and fail with the plugin's "
-                "name if one writes out of bounds. Slow; never changes results")
-      ->group(kGroup);
+  AddRemoved(app, "--plugin-guard", "use plumb plugin check FILE");
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
          "Number of threads; never changes results. Default: OMP_NUM_THREADS, or all available "
          "processors")

@@ -19,7 +19,6 @@ namespace plumb::cli {
 // State shared by all commands. Lives until the program exits.
 struct Invocation {
   std::vector<std::string> plugin_files;  // --plugin
-  bool guard_plugins = false;             // --plugin-guard
   int64_t threads = 0;                    // --threads; 0: not given
   std::string gemm = "auto";              // --gemm
   std::string command;                    // the command line, quoted for a shell
@@ -29,7 +28,7 @@ struct Invocation {
   absl::StatusOr<std::unique_ptr<HostRuntime>> CreateRuntime() const;
 };
 
-// Adds --plugin, --plugin-guard, --threads and --gemm. They are added to the program and to each
+// Adds --plugin, --threads and --gemm. They are added to the program and to each
 // command, because users write them in either place.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +37,6 @@ struct DescribeFlags {
   std::string train;
   int64_t batch = 0;  // 0: not given
   int64_t ranks = 1;
-  std::string shard;
   RunFormat format;
   bool json = false;
   std::string svg;     // "-": stdout
@@ -290,9 +288,6 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const bool has_recipe = !options.train.empty() || !settings.train.empty();
   PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(model));
   if (options.batch > 0) settings.train.emplace_back("batch_size", absl::StrCat(options.batch));
-  if (!options.shard.empty()) {
-    settings.train.emplace_back("shard", absl::AsciiStrToUpper(options.shard));
-  }
   for (auto& setting : options.format.Settings()) settings.train.push_back(std::move(setting));
   PLUMB_ASSIGN_OR_RETURN(
       const TrainingMemory memory,
@@ -332,12 +327,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
          "Sequences per micro-batch. Default: train.batch_size");
   AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,
          "Number of ranks; the memory is that of one of them. Default: 1");
-  SetChoices(app->add_option("--shard", options->shard,
-                             "States that are sharded over the ranks: none, optimizer (moments), "
-                             "gradients (moments and gradients). Default: train.shard")
-                 ->check(CLI::IsMember({"none", "optimizer", "gradients"}))
-                 ->type_name("WHAT"),
-             {"none", "optimizer", "gradients"});
+  AddRemoved(app, "--shard", "every rank stores all states");
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
   app->option_defaults()->group("Output");

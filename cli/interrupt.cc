@@ -60,6 +60,18 @@ void Kill(int signal, const std::optional<api::PluginCall>& call) {
 
 extern "C" void OnEndingSignal(int signal) { EndBySignal(signal); }
 
+extern "C" void OnFault(int signal) {
+  SignalText text;
+  if (const auto call = api::CurrentPluginCall()) {
+    text.Add("error: signal ").Add(signal).Add(" in ").AddCall(*call);
+    text.Write();
+  } else if (signal == SIGBUS) {
+    text.Add("error: SIGBUS: a file was truncated while it was in use");
+    text.Write();
+  }
+  EndBySignal(signal);
+}
+
 extern "C" void RequestStop(int signal) {
   if (stop_requested != 0) Kill(signal, CallStillRunning());
   stop_requested = signal;
@@ -75,16 +87,17 @@ extern "C" void EndGrace(int) {
 
 }  // namespace
 
-void RemoveUnfinishedOnSignals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+void HandleEndingSignals() {
+  const auto handle = [](int signal, void (*handler)(int)) {
     struct sigaction action = {}, before = {};
-    action.sa_handler = OnEndingSignal;
-    action.sa_flags = SA_ONSTACK;
+    action.sa_handler = handler;
     sigfillset(&action.sa_mask);
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {
       sigaction(signal, &action, nullptr);
     }
-  }
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, OnEndingSignal);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) handle(signal, OnFault);
 }
 
 Interrupts::Interrupts(const char* waiting_for) {
@@ -93,7 +106,7 @@ Interrupts::Interrupts(const char* waiting_for) {
   struct sigaction action = {};
   action.sa_handler = RequestStop;
   // SA_RESTART, so that a checkpoint being written does not fail with EINTR.
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaddset(&action.sa_mask, signal);
   sigaction(SIGINT, &action, &previous_int_);

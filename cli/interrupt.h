@@ -17,8 +17,10 @@ namespace plumb::cli {
 inline constexpr unsigned kGraceSeconds = 10;
 
 // Makes each of these signals remove unfinished files and directories before it ends the process in
-// the default way. A signal that the parent ignores (nohup) stays ignored. To be called by main.
-void RemoveUnfinishedOnSignals();
+// the default way. So do faults and abort(), after a message that names the norm plugin whose code
+// the thread is in. Keeps a signal that the parent ignores (nohup) and a sanitizer's handler. To be
+// called by main.
+void HandleEndingSignals();
 
 // Scope in which the first signal only sets requested(). At most one may exist, because signal
 // handlers belong to the process.

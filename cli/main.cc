@@ -23,7 +23,6 @@
 #include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
-#include "cli/plugin_faults.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
 #include "runtime/app/host_runtime.h"
@@ -125,8 +124,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "  plumb train model.pbtxt --data names.txt --out runs/names\n"
       "  plumb sample runs/names\n\n"
       "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 a norm plugin cannot be\n"
-      "used or ended the process, 4 diverged, 130 interrupted, 141 the reader of stdout has "
-      "ended.\n"
+      "used, 4 diverged, 130 interrupted, 141 the reader of stdout has ended.\n"
       "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe\n"
       "(also: model, study, formula, family), and \"plumb help placements\" or \"plumb help\n"
       "norms\" lists what a model can name.");
@@ -190,19 +188,18 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
-  plumb::cli::InstallFaultHandlers();
-  plumb::cli::RemoveUnfinishedOnSignals();
+  plumb::cli::HandleEndingSignals();
   // A closed pipe becomes a failed write, so that it does not end a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {
-      return plumb::cli::RecordExitCode(plumb::cli::Finish(prepared));
+      return plumb::cli::Finish(prepared);
     }
-    return plumb::cli::RecordExitCode(plumb::cli::Run(argc, argv));
+    return plumb::cli::Run(argc, argv);
   } catch (const std::bad_alloc&) {
     plumb::cli::PrintOutOfMemory();
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }
-  return plumb::cli::RecordExitCode(plumb::cli::kExitFailed);
+  return plumb::cli::kExitFailed;
 }

@@ -4,8 +4,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "runtime/base/unfinished_paths.h"
-
 namespace plumb::cli {
 
 SignalText& SignalText::Add(const char* text) {
@@ -40,11 +38,6 @@ void SignalText::Write() {
     if (n <= 0) return;
     done += static_cast<size_t>(n);
   }
-}
-
-void EndProcess(int exit_code) {
-  RemoveUnfinishedPaths();
-  _exit(exit_code);
 }
 
 }  // namespace plumb::cli

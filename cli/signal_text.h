@@ -25,9 +25,6 @@ class SignalText {
   size_t length_ = 0;
 };
 
-// Removes unfinished files and ends the process at once: runs no exit handler and no destructor.
-[[noreturn]] void EndProcess(int exit_code);
-
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_SIGNAL_TEXT_H_

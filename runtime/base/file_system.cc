@@ -77,12 +77,6 @@ ssize_t FileSystem::Write(int fd, const void* data, size_t n) {
   if (written < static_cast<ssize_t>(n)) blocked.set_failed();  // a partial write may signal too
   return written;
 }
-ssize_t FileSystem::WriteAt(int fd, const void* data, size_t n, off_t offset) {
-  WriteSignalsBlocked blocked;
-  const ssize_t written = pwrite(fd, data, n, offset);
-  if (written < static_cast<ssize_t>(n)) blocked.set_failed();
-  return written;
-}
 int FileSystem::Poll(int fd, short events, int timeout_ms) {
   pollfd one = {fd, events, 0};
   return poll(&one, 1, timeout_ms);

@@ -25,9 +25,8 @@ class FileSystem {
   virtual ssize_t Read(int fd, void* buffer, size_t n);
   virtual ssize_t ReadAt(int fd, void* buffer, size_t n, off_t offset);
   // Write raises no signal: EPIPE and EFBIG are errors even where SIGPIPE and SIGXFSZ would end the
-  // host. The same holds for WriteAt.
+  // host.
   virtual ssize_t Write(int fd, const void* data, size_t n);
-  virtual ssize_t WriteAt(int fd, const void* data, size_t n, off_t offset);
   virtual int Poll(int fd, short events, int timeout_ms);  // polls one descriptor; -1: no timeout
   virtual int Sync(int fd);
   virtual int Truncate(int fd, off_t size);

@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   made->max_seq = request.seq;
   made->wants_logits = request.logits;
   const ModelContext* const context = model->context.get();
-  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const weights, model->Pack(request.format));
+  const PackedWeights* const weights = model->Pack(request.format);
   if (request.gradients) {
     made->gradients =
         std::make_unique<GradientPass>(context, model->parameters.get(), weights, request.rows,
@@ -163,7 +163,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   }
   evaluator->has_run = false;
   // Packs the weights again if a training step changed them.
-  PLUMB_RETURN_IF_ERROR(evaluator->model->Pack(evaluator->format).status());
+  evaluator->model->Pack(evaluator->format);
   PLUMB_ASSIGN_OR_RETURN(
       const double mean,
       Pass(evaluator, inputs, targets != nullptr ? targets : evaluator->no_targets.data(),

@@ -88,9 +88,8 @@ struct ModelState {
   int threads() const { return runtime->runtime->threads(); }
   int64_t vocab_size() const { return context->model.dims.vocab_size; }
   absl::Status RequireWeights() const;
-  // Returns the weights in the format that programs read, packed or refreshed. Errors: those of
-  // ParameterStore::CheckWhole, for formats other than bf16.
-  absl::StatusOr<const PackedWeights*> Pack(WeightFormat format);
+  // Returns the weights in the format that programs read, packed or refreshed.
+  const PackedWeights* Pack(WeightFormat format);
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t min) const;
   // Checks the inputs of [count / seq] rows: ids, and -1 at the ends of rows if the model is
   // bidirectional.

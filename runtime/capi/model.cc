@@ -28,8 +28,7 @@ absl::Status ModelState::RequireWeights() const {
       "the model has no weights yet: plumb_model_init or plumb_model_load first");
 }
 
-absl::StatusOr<const PackedWeights*> ModelState::Pack(WeightFormat format) {
-  if (format != WeightFormat::kBf16) PLUMB_RETURN_IF_ERROR(parameters->CheckWhole());
+const PackedWeights* ModelState::Pack(WeightFormat format) {
   const std::lock_guard<std::mutex> lock(mutex);
   Packed& of_format = packed[format];
   const int64_t now = version;
@@ -168,16 +167,8 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
 
 // Returns the store into which weights are drawn or read. It is created once, so that pointers to
 // it stay valid.
-absl::StatusOr<ParameterStore*> GetOrCreateStore(ModelState* model) {
-  const bool is_partial = model->parameters != nullptr && !model->parameters->is_whole();
-  if (is_partial && (model->trainers > 0 || model->sessions > 0)) {
-    return absl::FailedPreconditionError(
-        "the f32 of the model's weights are stored on several ranks: write them in "
-        "plumb_trainer_share_states (plumb_trainer_load), or free its trainer and sessions first");
-  }
-  if (model->parameters == nullptr || is_partial) {
-    const std::lock_guard<std::mutex> lock(model->mutex);
-    model->packed.clear();
+ParameterStore* GetOrCreateStore(ModelState* model) {
+  if (model->parameters == nullptr) {
     model->parameters =
         std::make_unique<ParameterStore>(model->context->parameters, model->context->states);
   }
@@ -186,7 +177,7 @@ absl::StatusOr<ParameterStore*> GetOrCreateStore(ModelState* model) {
 
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
   PLUMB_RETURN_IF_ERROR(file.status());
-  PLUMB_ASSIGN_OR_RETURN(ParameterStore* const store, GetOrCreateStore(model));
+  ParameterStore* const store = GetOrCreateStore(model);
   PLUMB_RETURN_IF_ERROR(store->Read(*file, WeightPrefix(*file)));
   model->has_weights = true;
   ++model->version;
@@ -324,8 +315,7 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
       }
       PLUMB_RETURN_IF_ERROR(plumb::capi::CheckMemoryBudget("the weights", bytes));
     }
-    PLUMB_ASSIGN_OR_RETURN(plumb::ParameterStore* const store,
-                           plumb::capi::GetOrCreateStore(&state));
+    plumb::ParameterStore* const store = plumb::capi::GetOrCreateStore(&state);
     state.has_weights = false;  // until all of them are drawn
     PLUMB_RETURN_IF_ERROR(plumb::DrawParameters(state.context->parameters, state.context->states,
                                                 seed, state.threads(), *store));
@@ -374,7 +364,6 @@ plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
-    PLUMB_RETURN_IF_ERROR(model->state->parameters->CheckWhole());
     return plumb::WriteSafetensors(
         path, model->state->parameters->Tensors(),
         {{"plumb", plumb::PlumbVersion()}, {"model", model->state->context->model.name}});

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "runtime/capi/error.h"
-#include "runtime/plugin/operand_guard.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb::capi {
@@ -17,26 +16,17 @@ plumb_plugin_call ToCall(const SeenPluginCall& seen) {
   call.file = seen.call.file;
   call.number = seen.entered;
   call.thread = seen.thread;
-  call.operand = "";
   return call;
 }
 
 }  // namespace
 }  // namespace plumb::capi
 
-int32_t plumb_current_plugin_call(const void* address, plumb_plugin_call* call) {
+int32_t plumb_current_plugin_call(plumb_plugin_call* call) {
   const plumb::PluginCall* const current = plumb::CurrentPluginCall();
   if (current == nullptr) return 0;
   if (call == nullptr) return 1;
-  plumb_plugin_call here = plumb::capi::ToCall({*current, 0, 0});
-  const plumb::PluginCallSlot* const slot = plumb::plugin_call_slot;
-  const plumb::OperandGuard* const guard = slot == nullptr ? nullptr : slot->guard.load();
-  bool read_only = false;
-  const char* const operand =
-      guard == nullptr ? nullptr : guard->Find(address, &here.bytes, &read_only);
-  if (operand != nullptr) here.operand = operand;
-  here.read_only = read_only ? 1 : 0;
-  plumb::capi::CopyOut(here, call);
+  plumb::capi::CopyOut(plumb::capi::ToCall({*current, 0, 0}), call);
   return 1;
 }
 

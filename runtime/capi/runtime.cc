@@ -15,7 +15,6 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 #include "runtime/capi/runtime_impl.h"
-#include "runtime/plugin/plugin_call.h"
 
 namespace plumb::capi {
 namespace {
@@ -68,8 +67,7 @@ absl::StatusOr<std::vector<std::string>> Directories(absl::string_view field, co
 absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
   absl::StatusOr<plumb_runtime_options> options = Complete(given);
   if (!options.ok()) return options.status();
-  constexpr uint32_t kFlags =
-      PLUMB_RUNTIME_NO_ENVIRONMENT | PLUMB_RUNTIME_GUARD_PLUGINS | PLUMB_RUNTIME_SIGNAL_STACKS;
+  constexpr uint32_t kFlags = PLUMB_RUNTIME_NO_ENVIRONMENT;
   if ((options->flags & ~kFlags) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("options: flags has unknown bits: ", options->flags & ~kFlags));
@@ -82,14 +80,12 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   RuntimeOptions made;
   made.use_environment = (options->flags & PLUMB_RUNTIME_NO_ENVIRONMENT) == 0;
   made.threads = options->threads;
-  made.guard_plugins = (options->flags & PLUMB_RUNTIME_GUARD_PLUGINS) != 0;
   made.install_prefix =
       options->install_prefix != nullptr ? options->install_prefix : InstallPrefix();
   if (options->gemm != nullptr) made.gemm = options->gemm;
   PLUMB_ASSIGN_OR_RETURN(made.plugin_directories, Directories("plugin_path", options->plugin_path));
   PLUMB_ASSIGN_OR_RETURN(made.placement_directories,
                          Directories("placement_path", options->placement_path));
-  if ((options->flags & PLUMB_RUNTIME_SIGNAL_STACKS) != 0) UseSignalStacksInPluginCalls();
   auto state = std::make_shared<RuntimeState>();
   PLUMB_RETURN_IF_ERROR(TakeHost(*options, state.get()));
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Create(made);

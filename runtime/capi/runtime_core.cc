@@ -88,7 +88,6 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   } else {
     impl.threads = DefaultThreads(options.use_environment, &impl.threads_because);
   }
-  if (options.guard_plugins) impl.plugins.GuardCalls();
   for (const std::string& directory : options.plugin_directories) {
     impl.AddPluginDirectory(directory, "given by the program");
   }

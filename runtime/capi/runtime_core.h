@@ -29,11 +29,6 @@ struct RuntimeOptions {
   std::string install_prefix;
   // True if PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are read.
   bool use_environment = true;
-  // True if plugins get copies of their operands between canaries and unreadable pages. One that
-  // writes outside of them fails the call with kFailedPrecondition, naming the call, the file and
-  // the operand; far outside, it faults, and plumb_current_plugin_call names the call. Slow;
-  // results are the same.
-  bool guard_plugins = false;
   // Max threads of a session; 0: OMP_NUM_THREADS, else one for each available processor. Sessions
   // share the threads of the process. Results are the same for any number.
   int threads = 0;

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   auto session = std::make_unique<plumb_session>();
   session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
-  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const weights, model->Pack(session->format));
+  const PackedWeights* const weights = model->Pack(session->format);
   session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,
                                                     options->sequences, model->threads());
   session->model = model;
@@ -80,13 +80,12 @@ absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
 }
 
 // Takes new weights, such as those of a training step, before tokens are fed.
-absl::Status TakeWeights(plumb_session* session) {
-  PLUMB_RETURN_IF_ERROR(session->model->Pack(session->format).status());
+void TakeWeights(plumb_session* session) {
+  session->model->Pack(session->format);
   const int64_t version = session->model->version;
-  if (session->version == version) return absl::OkStatus();
+  if (session->version == version) return;
   session->decode->ForgetPrompts();
   session->version = version;
-  return absl::OkStatus();
 }
 
 // Runs `pass` as one step of the profile, if there is one.
@@ -104,7 +103,7 @@ absl::Status Profiled(plumb_session* session, const Pass& pass) {
 // Feeds one sequence with `pass`, after which it has logits.
 template <class Pass>
 absl::Status FeedBy(plumb_session* session, int32_t sequence, const Pass& pass) {
-  PLUMB_RETURN_IF_ERROR(TakeWeights(session));
+  TakeWeights(session);
   const int64_t length = session->decode->length(sequence);
   const absl::Status fed = Profiled(session, pass);
   if (!fed.ok()) {
@@ -139,7 +138,7 @@ absl::Status FeedBatch(plumb_session* session, absl::Span<const int32_t> tokens)
                                                    tokens.size()));
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), -1));
-  PLUMB_RETURN_IF_ERROR(TakeWeights(session));
+  TakeWeights(session);
   PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedBatch(tokens); }));
   session->model->runtime->LogProgramProblems();
   for (size_t i = 0; i < tokens.size(); ++i) session->has_logits[i] = tokens[i] >= 0;

@@ -16,24 +16,20 @@
 namespace plumb::capi {
 namespace {
 
-// Returns true if programs of `form` cannot train the weights in place, on a rank that owns the
-// weights `owned`.
-bool NeedsRelayout(WeightFormat form, const std::vector<bool>& owned,
-                   const ParameterStore& parameters) {
+// Returns true if programs of `form` cannot train the weights in place.
+bool NeedsRelayout(WeightFormat form, const ParameterStore& parameters) {
   // The matrices show the form of a store; a store without matrices is the same in both forms.
   bool is_split = false;
   for (size_t i = 0; i < parameters.layout().entries.size(); ++i) {
     is_split |= parameters.is_split(i);
   }
-  return is_split != (form == WeightFormat::kBf16) || parameters.is_mapped() ||
-         owned != parameters.owned();
+  return is_split != (form == WeightFormat::kBf16) || parameters.is_mapped();
 }
 
 // Copies the weights into the layout that programs of `form` read in place.
-std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const std::vector<bool>& owned,
-                                       const ModelState& model) {
+std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const ModelState& model) {
   const std::vector<ParameterSpec>& specs = model.context->parameters;
-  auto other = std::make_unique<ParameterStore>(specs, model.context->states, form, owned);
+  auto other = std::make_unique<ParameterStore>(specs, model.context->states, form);
   constexpr int64_t kPiece = 1 << 16;
   std::vector<float> piece(kPiece);
   const std::vector<ParameterLayout::Entry>& entries = other->layout().entries;
@@ -144,13 +140,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   trainer->ranks = std::move(request.communicator);
   const TrainSpec& spec = trainer->spec;
   const WeightFormat form = WeightFormatOf(spec);
-  const std::vector<bool> owned =
-      trainer->ranks == nullptr
-          ? std::vector<bool>()
-          : OwnedWeights(*model->context, spec, trainer->ranks->rank(), trainer->ranks->size());
-  const bool lays_out =
-      model->parameters == nullptr || NeedsRelayout(form, owned, *model->parameters);
-  if (lays_out && !request.draws_weights) PLUMB_RETURN_IF_ERROR(model->parameters->CheckWhole());
+  const bool lays_out = model->parameters == nullptr || NeedsRelayout(form, *model->parameters);
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(
         "training in bf16, or of weights that are mapped, changes their layout: free the model's "
@@ -163,9 +153,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   std::unique_ptr<ParameterStore> laid_out;  // becomes the model's once nothing can fail
   const auto parameters = [&]() -> absl::StatusOr<ParameterStore*> {
     const ModelContext& context = *model->context;
-    if (lays_out && !request.draws_weights) laid_out = LayOut(form, owned, *model);
+    if (lays_out && !request.draws_weights) laid_out = LayOut(form, *model);
     if (lays_out && request.draws_weights) {
-      laid_out = std::make_unique<ParameterStore>(context.parameters, context.states, form, owned);
+      laid_out = std::make_unique<ParameterStore>(context.parameters, context.states, form);
     }
     ParameterStore* const store = lays_out ? laid_out.get() : model->parameters.get();
     if (request.draws_weights) {
@@ -369,11 +359,6 @@ plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plum
     if (tensor == nullptr) return NullArgument("tensor");
     if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
-    }
-    if (!trainer->session->has_all_gradients()) {
-      return absl::FailedPreconditionError(
-          "with train.shard: GRADIENTS each rank has the gradients of some parameters only; "
-          "OPTIMIZER and NONE keep all on every rank");
     }
     const auto& entries = trainer->session->gradient_layout().entries;
     if (i < entries.size() && entries[i].is_frozen()) {

@@ -39,15 +39,6 @@ absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, 
   return tensor;
 }
 
-// Fails if the tensor cannot be accessed here: states of the optimizer, and the f32 of weights, may
-// be stored on other ranks.
-absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, size_t i,
-                         const TensorToWrite& tensor) {
-  if (tensor.data != nullptr) return absl::OkStatus();
-  if (kind == PLUMB_STATE_MODEL && !trainer.session->IsElsewhere(i)) return absl::OkStatus();
-  return trainer.session->CheckStatesAreHere();
-}
-
 // Returns writable data: the const of TensorToWrite is for files, and the trainer owns the memory.
 float* DataOf(const TensorToWrite& tensor) {
   return static_cast<float*>(const_cast<void*>(tensor.data));
@@ -65,7 +56,6 @@ plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
                                 plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
-    PLUMB_RETURN_IF_ERROR(trainer->session->CheckStatesAreHere());
     return plumb::capi::SaveTrainer(*trainer->session,
                                     trainer->model->context->model.self_contained_text, path);
   });
@@ -75,8 +65,6 @@ plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    PLUMB_RETURN_IF_ERROR(trainer->session->CheckStatesAreHere());
-    trainer->session->SetStatesWritten();
     const plumb::capi::ModelState& model = *trainer->model;
     std::string difference;
     PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, model.context->model.self_contained_text,
@@ -113,7 +101,6 @@ plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind
     if (to == nullptr) return NullArgument("to");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, i, *found));
     if (found->data == nullptr) {
       found->copy(begin, count, to);
     } else {
@@ -131,12 +118,7 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, i, *found));
-    trainer->session->SetStatesWritten();
-    if (found->data == nullptr && kind == PLUMB_STATE_OPTIMIZER) {  // on another rank
-      const plumb::Optimizer& optimizer = trainer->session->optimizer();
-      optimizer.Write(optimizer.states()[i], begin, count, from);
-    } else if (found->data == nullptr) {  // a weight; these come first
+    if (found->data == nullptr) {  // a matrix in bf16; weights come first
       trainer->model->parameters->Write(i, begin, count, from);
     } else {
       std::copy_n(from, count, DataOf(*found) + begin);

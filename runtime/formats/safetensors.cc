@@ -164,7 +164,7 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
 namespace {
 
 // Allocates `buffer` if it is needed; callers reuse it for all tensors.
-absl::Status ProduceTensorIn(const TensorToWrite& tensor, PieceSink sink, AlignedBuffer* buffer) {
+absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink, AlignedBuffer* buffer) {
   if (tensor.data != nullptr) {
     return sink(absl::string_view(static_cast<const char*>(tensor.data),
                                   static_cast<size_t>(tensor.type.bytes())));
@@ -182,16 +182,11 @@ absl::Status ProduceTensorIn(const TensorToWrite& tensor, PieceSink sink, Aligne
 
 }  // namespace
 
-absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink) {
-  AlignedBuffer buffer;
-  return ProduceTensorIn(tensor, sink, &buffer);
-}
-
 absl::Status SafetensorsImage::Produce(PieceSink sink) const {
   PLUMB_RETURN_IF_ERROR(sink(prefix_));
   AlignedBuffer buffer;
   for (const TensorToWrite& tensor : tensors_) {
-    PLUMB_RETURN_IF_ERROR(ProduceTensorIn(tensor, sink, &buffer));
+    PLUMB_RETURN_IF_ERROR(ProduceTensor(tensor, sink, &buffer));
   }
   return absl::OkStatus();
 }

@@ -97,17 +97,12 @@ class SafetensorsImage {
   // with `copy` pass through a buffer of one MiB.
   absl::Status Produce(PieceSink sink) const;
   int64_t bytes() const { return bytes_; }
-  // Returns all bytes before the data.
-  absl::string_view header() const { return prefix_; }
 
  private:
   std::string prefix_;  // header length and header
   std::vector<TensorToWrite> tensors_;
   int64_t bytes_ = 0;
 };
-
-// Passes the data of one tensor to `sink`, like SafetensorsImage::Produce.
-absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink);
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,
                               const std::map<std::string, std::string>& metadata = {});

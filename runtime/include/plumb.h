@@ -97,16 +97,7 @@ typedef struct plumb_runtime plumb_runtime;
 
 enum {
   /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
-  PLUMB_RUNTIME_NO_ENVIRONMENT = 1,
-  /* Flag: norms get copies of their operands between canaries and unreadable pages. A norm that
-   * writes outside of its operands fails the call with PLUMB_STATUS_FAILED_PRECONDITION and a
-   * message with its name and the operand; far outside, it faults, and plumb_current_plugin_call
-   * names the call. Slow; results are the same. */
-  PLUMB_RUNTIME_GUARD_PLUGINS = 2,
-  /* Flag: for the rest of the process, a thread that calls a norm gets an alternate signal stack
-   * (sigaltstack) if it has none, so that the host's handler (SA_ONSTACK) can report a norm that
-   * overflowed the stack. */
-  PLUMB_RUNTIME_SIGNAL_STACKS = 4
+  PLUMB_RUNTIME_NO_ENVIRONMENT = 1
 };
 
 /* Receives a message for the host's log, without a line break, on the calling thread, before the
@@ -201,28 +192,23 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runt
                                                              char* buffer, size_t capacity,
                                                              size_t* needed, plumb_error** error);
 
-/* A call of a norm's function, for a host that reports where the process ended by a fault or by
- * exit(), or where it hangs. The strings live as long as the call. */
+/* A call of a norm's function, for a host that reports where the process ended by a fault, or where
+ * it hangs. The strings live as long as the call. */
 typedef struct plumb_plugin_call {
   uint32_t struct_size;
+  int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
   const char* function; /* "forward", ...; "dlopen": the file is being loaded */
   const char* norm;     /* id of the norm, or ids of the file that is being loaded */
   const char* file;     /* "": linked into the program */
   uint64_t number;      /* index among the thread's calls; plumb_plugin_calls only */
-  int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
-  int32_t read_only; /* 1: the address is in a read-only operand; plumb_current_plugin_call only */
-  const char* operand; /* operand in or near which the address is, "saved"; "": none */
-  int64_t bytes;       /* offset of the address from the operand's first byte, negative before it;
-                          beyond the operand, from its end */
 } plumb_plugin_call;
 #define PLUMB_PLUGIN_CALL_INIT \
-  { sizeof(plumb_plugin_call), NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
+  { sizeof(plumb_plugin_call), 0, NULL, NULL, NULL, 0 }
 
-/* Finds the call of a norm that the calling thread is in, and with PLUMB_RUNTIME_GUARD_PLUGINS also
- * the operand in or near which the faulting `address` (may be NULL) is.
+/* Finds the call of a norm that the calling thread is in.
  * Returns: 1, or 0 if the thread is in no such call.
  * Thread-safety: any thread, and signal handlers. */
-PLUMB_API int32_t plumb_current_plugin_call(const void* address, plumb_plugin_call* call);
+PLUMB_API int32_t plumb_current_plugin_call(plumb_plugin_call* call);
 /* Lists the norm calls that all threads of the process are in, at most `capacity` and at most 64.
  * Only calls[0].struct_size needs to be set; all elements have that size.
  * Returns: the number of calls.
@@ -665,8 +651,7 @@ typedef struct plumb_trainer_options {
 /* Memory of a trainer in bytes. All of it is allocated from the first step to the last. */
 typedef struct plumb_trainer_memory {
   uint32_t struct_size;
-  /* Weights in f32; with dtype BF16 and shard, bf16 for the matrices of other ranks. */
-  int64_t weights;
+  int64_t weights;     /* in f32 */
   int64_t gradients;   /* with the sums over units if a step has several */
   int64_t moments;     /* optimizer states (AdamW: m and v), and the average for ema_decay */
   int64_t norm_states; /* with copies from before the step and before the unit */
@@ -780,8 +765,8 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
 /* Returns the gradient of the last step's mean loss for the i-th parameter, before clipping, summed
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
- * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, if
- * ranks share gradients (shard: GRADIENTS), and for a parameter that a rule freezes. */
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, and
+ * for a parameter that a rule freezes. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
                                                               size_t i, plumb_tensor* tensor,
                                                               plumb_error** error);
@@ -829,8 +814,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* 
                                                            plumb_error** error);
 /* Copies the elements [begin, begin + count) of a state tensor to `to`. Includes matrices trained
  * in bf16, whose f32 values are exact except for payloads of NaN. Errors:
- * PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION for a state of another rank (see
- * plumb_trainer_share_states). */
+ * PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
                                                                 int32_t kind, size_t i,
                                                                 int64_t begin, int64_t count,
@@ -847,16 +831,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* 
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
                                                                int64_t steps, plumb_error** error);
 
-/* Lets rank 0 access the state of all ranks, to save or load it. All ranks call it. Rank 0 calls
- * `use`, in which it reads and writes states, saves, loads and sets steps as if it were alone,
- * while the other ranks serve it. Afterwards all ranks have what was written, the number of steps
- * and the scale of the learning rate. Without a communicator it only calls `use`. Steps are not
- * allowed in it.
- *
- * Outside of it, states stored on other ranks (a recipe with shard) cannot be read or written:
- * PLUMB_STATUS_FAILED_PRECONDITION. With dtype BF16 these include the f32 of weights, which
- * plumb_model_save, another trainer, and sessions and evaluators in formats other than bf16 need;
- * they fail likewise, even after the trainer is freed.
+/* Lets rank 0 write the state of all ranks, to load it. All ranks call it. Rank 0 calls `use`, in
+ * which it writes states, loads and sets steps as if it were alone. Afterwards all ranks have its
+ * states, its number of steps and its scale of the learning rate. Without a communicator it only
+ * calls `use`. Steps are not allowed in it. To read or save states, a rank needs no other.
  * Errors: PLUMB_STATUS_CANCELLED on all ranks if `use` does not return 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
                                                                   int32_t (*use)(void* user),
@@ -898,8 +876,7 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * "attention", "sublayers". Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
  * units.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter;
- * PLUMB_STATUS_FAILED_PRECONDITION if ranks share gradients (shard: GRADIENTS). */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                            const char* const* points, size_t count,
                                                            plumb_probe_fn probe, void* user,
@@ -1268,7 +1245,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_study_run(const char* study,
 PLUMB_STATIC_ASSERT(sizeof(plumb_allocator) == 32, "plumb_allocator");
 PLUMB_STATIC_ASSERT(sizeof(plumb_executor) == 24, "plumb_executor");
 PLUMB_STATIC_ASSERT(sizeof(plumb_runtime_options) == 80, "plumb_runtime_options");
-PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 64, "plumb_plugin_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 40, "plumb_plugin_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_model_info) == 80, "plumb_model_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 48, "plumb_explain_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_work) == 24, "plumb_work");

@@ -249,51 +249,40 @@ absl::Status NormInstance::Call(NormFunction which, uint32_t phase, const CallOp
   }
 }
 
-inline absl::Status NormInstance::CallOrGuard(NormFunction which, uint32_t phase,
-                                              const CallOperands& operands, int64_t r0,
-                                              int64_t r1) const {
-  if (ABSL_PREDICT_FALSE(plugin_->guards_calls())) {
-    return RunGuarded(which, phase, operands, r0, r1);
-  }
-  return Call(which, phase, operands, r0, r1);
-}
-
 absl::Status NormInstance::Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return CallOrGuard(NormFunction::kForward, PLUMB_PHASE_FORWARD, {&call}, r0, r1);
+  return Call(NormFunction::kForward, PLUMB_PHASE_FORWARD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return CallOrGuard(NormFunction::kBackward, PLUMB_PHASE_BACKWARD, {&call}, r0, r1);
+  return Call(NormFunction::kBackward, PLUMB_PHASE_BACKWARD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::ForwardResidual(const plumb_norm_call& call,
                                            const plumb_residual_call& residual, int64_t r0,
                                            int64_t r1) const {
-  return CallOrGuard(NormFunction::kResidualForward, PLUMB_PHASE_FORWARD, {&call, &residual}, r0,
-                     r1);
+  return Call(NormFunction::kResidualForward, PLUMB_PHASE_FORWARD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::BackwardResidual(const plumb_norm_call& call,
                                             const plumb_residual_call& residual, int64_t r0,
                                             int64_t r1) const {
-  return CallOrGuard(NormFunction::kResidualBackward, PLUMB_PHASE_BACKWARD, {&call, &residual}, r0,
-                     r1);
+  return Call(NormFunction::kResidualBackward, PLUMB_PHASE_BACKWARD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,
                                         int64_t r1, void* partial) const {
-  return CallOrGuard(NormFunction::kStatsPartial, phase, {&call, nullptr, partial}, r0, r1);
+  return Call(NormFunction::kStatsPartial, phase, {&call, nullptr, partial}, r0, r1);
 }
 
 // The last two access no rows.
 absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
                                         const void* partial) const {
-  return CallOrGuard(NormFunction::kStatsCombine, phase, {&call, nullptr, acc, partial}, 0, 0);
+  return Call(NormFunction::kStatsCombine, phase, {&call, nullptr, acc, partial}, 0, 0);
 }
 
 absl::Status NormInstance::StatsFinalize(uint32_t phase, const plumb_norm_call& call,
                                          void* acc) const {
-  return CallOrGuard(NormFunction::kStatsFinalize, phase, {&call, nullptr, acc}, 0, 0);
+  return Call(NormFunction::kStatsFinalize, phase, {&call, nullptr, acc}, 0, 0);
 }
 
 absl::Status NormInstance::Fill(size_t tensor, uint64_t seed, int64_t elements,
@@ -312,16 +301,12 @@ absl::Status NormInstance::Fill(size_t tensor, uint64_t seed, int64_t elements,
   std::fill_n(values, elements, 0.0f);
   const std::string where =
       absl::StrCat(text_, ": fill of ", is_param ? "parameter " : "buffer ", def.name);
-  if (plugin_->guards_calls()) {
-    PLUMB_RETURN_IF_ERROR(Annotate(FillGuarded(def, call), absl::StrCat(where, ": ")));
-  } else {
-    plumb_status code = PLUMB_OK;
-    PLUMB_RETURN_IF_ERROR(Annotate(
-        Guarded(plugin_->Record(NormFunction::kFill), [&] { code = def.fill(handle_, &call); }),
-        absl::StrCat(where, ": ")));
-    PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, {error, strnlen(error, sizeof(error))}),
-                                   absl::StrCat(where, ": ")));
-  }
+  plumb_status code = PLUMB_OK;
+  PLUMB_RETURN_IF_ERROR(Annotate(
+      Guarded(plugin_->Record(NormFunction::kFill), [&] { code = def.fill(handle_, &call); }),
+      absl::StrCat(where, ": ")));
+  PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, {error, strnlen(error, sizeof(error))}),
+                                 absl::StrCat(where, ": ")));
   const float* const wrong =
       std::find_if_not(values, values + elements, [](float value) { return std::isfinite(value); });
   if (wrong == values + elements) return absl::OkStatus();

@@ -179,12 +179,6 @@ class NormInstance {
   };
   absl::Status Call(NormFunction which, uint32_t phase, const CallOperands& operands, int64_t r0,
                     int64_t r1) const;
-  // Makes the call with guarded copies of the operands; fails if the plugin writes outside of them.
-  absl::Status RunGuarded(NormFunction which, uint32_t phase, CallOperands operands, int64_t r0,
-                          int64_t r1) const;
-  absl::Status FillGuarded(const NormParam& tensor, plumb_fill_call call) const;
-  absl::Status CallOrGuard(NormFunction which, uint32_t phase, const CallOperands& operands,
-                           int64_t r0, int64_t r1) const;
 
   const NormPlugin* plugin_ = nullptr;
   plumb_norm_instance* handle_ = nullptr;
@@ -248,10 +242,6 @@ class NormPlugin {
   bool cross_row_eval() const { return Has(PLUMB_NORM_CROSS_ROW_EVAL); }
   // True if it is applied to two tensors, norm(x, y).
   bool two_inputs() const { return Has(PLUMB_NORM_TWO_INPUTS); }
-  // Makes calls with guarded copies of the operands (operand_guard.h), which is slow: a plugin that
-  // writes outside of them causes kFailedPrecondition with the place, or a fault.
-  void GuardCalls() { guards_calls_ = true; }
-  bool guards_calls() const { return guards_calls_; }
   // True with the extension PLUMB_EXT_RESIDUAL.
   bool has_residual() const { return residual_.forward != nullptr; }
 
@@ -275,7 +265,6 @@ class NormPlugin {
     return records_[static_cast<size_t>(which)];
   }
 
-  bool guards_calls_ = false;
   plumb_norm_plugin table_{};       // fields that the plugin does not know are null
   plumb_norm_residual residual_{};  // null functions if not offered, here and below
   plumb_norm_combine combine_{};

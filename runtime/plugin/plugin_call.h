@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of the plugin function that each thread is in, for signal handlers and exit handlers that
-// report it when the process ends. These see only globals, so the records are the one state of the
-// module with process lifetime. Thread-safe; readers are async-signal-safe. Entering a call costs
+// Records of the plugin function that each thread is in, for signal handlers that report it when
+// the process ends. These see only globals, so the records are the one state of the module with
+// process lifetime. Thread-safe; readers are async-signal-safe. Entering a call costs
 // two stores to thread-owned memory.
 #ifndef PLUMB_RUNTIME_PLUGIN_PLUGIN_CALL_H_
 #define PLUMB_RUNTIME_PLUGIN_PLUGIN_CALL_H_
@@ -10,8 +10,6 @@
 #include <cstdint>
 
 namespace plumb {
-
-class OperandGuard;
 
 // A function of a norm. The strings belong to the caller and are not null.
 struct PluginCall {
@@ -22,9 +20,8 @@ struct PluginCall {
 
 // A thread's record.
 struct alignas(64) PluginCallSlot {
-  std::atomic<const PluginCall*> call{nullptr};     // the innermost call; null outside of any
-  std::atomic<uint64_t> entered{0};                 // number of calls so far; identifies a call
-  std::atomic<const OperandGuard*> guard{nullptr};  // guard of the call's operands, if any
+  std::atomic<const PluginCall*> call{nullptr};  // the innermost call; null outside of any
+  std::atomic<uint64_t> entered{0};              // number of calls so far; identifies a call
   std::atomic<bool> taken{false};
 };
 
@@ -67,10 +64,6 @@ struct SeenPluginCall {
   uint64_t entered = 0;
 };
 int PluginCallsInProgress(SeenPluginCall* seen, int max);
-
-// Gives every thread that calls a plugin from now on an alternate signal stack at its first call,
-// if it has none.
-void UseSignalStacksInPluginCalls();
 
 }  // namespace plumb
 

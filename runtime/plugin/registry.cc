@@ -125,7 +125,6 @@ absl::Status PluginRegistry::Load(const LibraryFile& file) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NormPlugin>> norms, ReadNorms(file, entry));
   loaded_files_[file.key] = file.path;
   for (std::unique_ptr<NormPlugin>& norm : norms) {
-    if (guards_calls_) norm->GuardCalls();
     if (!file.Names(norm->id())) {
       Warn(absl::StrCat(file.path, ": offers the norm \"", norm->id(),
                         "\" without a note, so a search does not find it"));
@@ -156,7 +155,6 @@ absl::Status PluginRegistry::Register(const plumb_norm_plugin* table) {
   if (plugins_.count(id) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("the norm \"", id, "\" is already registered"));
   }
-  if (guards_calls_) norm->GuardCalls();
   plugins_[id] = std::move(norm);
   return absl::OkStatus();
 }

@@ -46,10 +46,6 @@ class PluginRegistry {
 
   const std::vector<std::string>& directories() const { return directories_; }
 
-  // Guards the operands of all calls of norms that are loaded or registered from now on
-  // (NormPlugin::GuardCalls).
-  void GuardCalls() { guards_calls_ = true; }
-
   // Loads all norms of a file (--plugin FILE). Errors: not found, not a shared library, not a plumb
   // plugin, another ABI major, missing functions, unknown mandatory flags.
   absl::Status LoadFile(const std::string& path);
@@ -75,7 +71,6 @@ class PluginRegistry {
   void Warn(std::string warning);  // keeps each once
   void WarnOfDuplicate(const std::string& id, const std::string& path);
 
-  bool guards_calls_ = false;
   std::vector<std::string> directories_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> loaded_files_;  // (device, inode) -> path
   std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // sorted by id

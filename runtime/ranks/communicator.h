@@ -74,13 +74,9 @@ std::string OwnHostName();
 // Tags of all of plumb's messages. A receive matches only messages of its tag.
 enum RankTag : int {
   kTagControl = 1,  // errors, and reports of long waits (stall_watch.h)
-  kTagFacts,        // properties of a rank
   kTagGradients,
-  kTagWeights,
-  kTagStates,
-  kTagCheckpoint,  // the hash of a file, passed from one of its writers to the next
+  kTagGradientSums,
   kTagStudy,       // assignments of a study's runs, and their results
-  kTagLinks,       // measurements of latency and bandwidth
   kTagCollective,  // collectives.h
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BucketPlan: the partition of the gradients into buckets of consecutive parameters of the flat
-// buffers. Each bucket has an owner, the rank that sums its gradients and, if the optimizer is
-// sharded, keeps its states and updates its parameters. A pure function of the layout and the
-// number of ranks, so every rank computes the same plan. A value.
+// buffers. Each bucket has an owner, the rank that sums its gradients. A pure function of the
+// layout and the number of ranks, so every rank computes the same plan. A value.
 #ifndef PLUMB_RUNTIME_SESSION_BUCKET_PLAN_H_
 #define PLUMB_RUNTIME_SESSION_BUCKET_PLAN_H_
 
@@ -25,11 +24,10 @@ struct BucketPlan {
 
   // Plans buckets of 1 MiB of gradients, or of one parameter if it is larger. Buckets are smaller
   // if there would be fewer than two for each rank. Buckets are assigned so that the owners' bytes
-  // are nearly equal, those of gradients and those of weights in buckets without gradients.
+  // are nearly equal.
   static BucketPlan Of(const ParameterLayout& layout, int ranks);
 
-  std::vector<bool> OwnedBy(int rank) const;  // indexed by parameter
-  int64_t ElementsOf(int rank) const;         // elements that `rank` owns
+  int64_t ElementsOf(int rank) const;  // elements that `rank` owns
 
   // Returns the buckets in the order in which a pass of `program` completes them, which is the
   // order in which they are sent. The outputs of the program are "grad." and the names of the

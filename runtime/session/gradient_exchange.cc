@@ -2,7 +2,6 @@
 #include "runtime/session/gradient_exchange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -20,25 +19,6 @@ int64_t RemoteNodes(int64_t units, int rank, int ranks) {
   return static_cast<int64_t>(nodes);
 }
 
-// Packs numbers that are already rounded to bf16.
-void PackBf16(const float* from, int64_t n, uint16_t* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof(bits));
-    to[i] = static_cast<uint16_t>(bits >> 16);
-  }
-}
-
-// Unpacks bf16. `from` may be the second half of `to`.
-void UnpackBf16(const uint16_t* from, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    uint16_t half;
-    std::memcpy(&half, from + i, sizeof(half));
-    const uint32_t bits = static_cast<uint32_t>(half) << 16;
-    std::memcpy(to + i, &bits, sizeof(bits));
-  }
-}
-
 }  // namespace
 
 absl::Status RankError(const absl::Status& status) {
@@ -47,31 +27,25 @@ absl::Status RankError(const absl::Status& status) {
 }
 
 GradientExchange::GradientExchange(Communicator* ranks, BucketPlan plan, std::vector<size_t> order,
-                                   const Options& options, GradientSums* sums, int threads)
+                                   int64_t units, GradientSums* sums, int threads)
     : ranks_(ranks),
       plan_(std::move(plan)),
       order_(std::move(order)),
-      options_(options),
+      units_(units),
       sums_(sums),
       threads_(threads),
       owned_elements_(plan_.ElementsOf(ranks->rank())),
-      elements_(plan_.buckets.back().range.end),
       states_(plan_.buckets.size()),
       squares_(plan_.buckets.back().end) {
   for (int rank = 0; rank < ranks->size(); ++rank) {
     size_t local = 0;
-    for (const UnitRange& range :
-         MaximalNodes(options.units, UnitsOfRank(options.units, rank, ranks->size()))) {
+    for (const UnitRange& range : MaximalNodes(units, UnitsOfRank(units, rank, ranks->size()))) {
       nodes_.push_back({range, rank, rank == me() ? local++ : remote_nodes_++});
     }
   }
   PlanAdditions();
   received_ =
       AlignedBuffer(static_cast<int64_t>(remote_nodes_) * owned_elements_ * SizeOf(DType::kF32));
-  if (options.wire == DType::kBF16) {
-    wire_ = AlignedBuffer(static_cast<int64_t>(sums->nodes().size()) * elements_ *
-                          SizeOf(DType::kBF16));
-  }
   int64_t received = 0;
   for (size_t b = 0; b < states_.size(); ++b) {
     if (plan_.buckets[b].owner != me()) continue;
@@ -80,13 +54,8 @@ GradientExchange::GradientExchange(Communicator* ranks, BucketPlan plan, std::ve
   }
 }
 
-int64_t GradientExchange::Bytes(const BucketPlan& plan, const Options& options, int rank,
-                                int ranks) {
-  const int64_t elements = plan.buckets.back().range.end;
-  const UnitRange mine = UnitsOfRank(options.units, rank, ranks);
-  const auto local = static_cast<int64_t>(MaximalNodes(options.units, mine).size());
-  return RemoteNodes(options.units, rank, ranks) * plan.ElementsOf(rank) * SizeOf(DType::kF32) +
-         (options.wire == DType::kBF16 ? local * elements * SizeOf(DType::kBF16) : 0);
+int64_t GradientExchange::Bytes(const BucketPlan& plan, int64_t units, int rank, int ranks) {
+  return RemoteNodes(units, rank, ranks) * plan.ElementsOf(rank) * SizeOf(DType::kF32);
 }
 
 void GradientExchange::PlanAdditions() {
@@ -101,16 +70,14 @@ void GradientExchange::PlanAdditions() {
   std::vector<Sum> stack;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     stack.push_back({nodes_[i].range, i});
-    while (stack.size() > 1 &&
-           AreSiblings(options_.units, stack.end()[-2].range, stack.back().range)) {
+    while (stack.size() > 1 && AreSiblings(units_, stack.end()[-2].range, stack.back().range)) {
       const Sum right = stack.back();
       stack.pop_back();
       Sum& left = stack.back();
       left.range.end = right.range.end;
       const bool into_right = right.node == mine;
       additions_.push_back({into_right ? right.node : left.node,
-                            into_right ? left.node : right.node,
-                            left.range.size() == options_.units});
+                            into_right ? left.node : right.node, left.range.size() == units_});
       if (into_right) left.node = right.node;
     }
   }
@@ -130,22 +97,8 @@ float* GradientExchange::DataOf(size_t bucket, const Node& node) const {
   return node.rank == me() ? Local(bucket, node.local) : Received(bucket, node.local);
 }
 
-size_t GradientExchange::WireBytes(size_t bucket) const {
-  return static_cast<size_t>(plan_.buckets[bucket].range.size() * SizeOf(options_.wire));
-}
-
-void* GradientExchange::WireOf(size_t bucket, size_t node) const {
-  if (options_.wire != DType::kBF16) return Local(bucket, node);
-  return wire_.as<uint16_t>() + static_cast<int64_t>(node) * elements_ +
-         plan_.buckets[bucket].range.begin;
-}
-
-void* GradientExchange::ToWire(size_t bucket, size_t node) {
-  void* const wire = WireOf(bucket, node);
-  if (options_.wire == DType::kBF16) {
-    PackBf16(Local(bucket, node), plan_.buckets[bucket].range.size(), static_cast<uint16_t*>(wire));
-  }
-  return wire;
+size_t GradientExchange::BytesOf(size_t bucket) const {
+  return static_cast<size_t>(plan_.buckets[bucket].range.size() * SizeOf(DType::kF32));
 }
 
 void GradientExchange::Start(absl::StatusOr<Communicator::Transfer> started,
@@ -192,11 +145,8 @@ void GradientExchange::Begin(StepProfile* profile) {
 void GradientExchange::StartReceives(size_t bucket) {
   for (const Node& node : nodes_) {
     if (node.rank == me() || !status_.ok()) continue;
-    const size_t bytes = WireBytes(bucket);
-    // Received bf16 is stored in the second half of its f32 buffer, and unpacked in place.
-    auto* const all = reinterpret_cast<char*>(Received(bucket, node.local));
-    const size_t offset = options_.wire == DType::kBF16 ? bytes : 0;
-    Start(ranks_->StartReceive(node.rank, kTagGradients, all + offset, bytes),
+    Start(ranks_->StartReceive(node.rank, kTagGradients, Received(bucket, node.local),
+                               BytesOf(bucket)),
           &states_[bucket].receives);
   }
 }
@@ -220,7 +170,7 @@ void GradientExchange::Send(size_t bucket) {
   states_[bucket].is_sent = true;
   if (at.owner == me()) return;
   for (size_t node = 0; node < sums_->nodes().size() && status_.ok(); ++node) {
-    Start(ranks_->StartSend(at.owner, kTagGradients, ToWire(bucket, node), WireBytes(bucket)),
+    Start(ranks_->StartSend(at.owner, kTagGradients, Local(bucket, node), BytesOf(bucket)),
           &states_[bucket].sends);
   }
 }
@@ -235,24 +185,18 @@ void GradientExchange::Add(size_t bucket) {
   const StageTimer timer(profile_, "gradients: adding");
   const ElementRange& range = plan_.buckets[bucket].range;
   states_[bucket].is_added = true;
-  if (options_.wire == DType::kBF16) {
-    for (size_t node = 0; node < remote_nodes_; ++node) {
-      float* const to = Received(bucket, node);
-      UnpackBf16(reinterpret_cast<uint16_t*>(to) + range.size(), range.size(), to);
-    }
-  }
   for (const Addition& addition : additions_) {
     sums_->AddTo(DataOf(bucket, nodes_[addition.from]), range, threads_,
                  DataOf(bucket, nodes_[addition.to]), addition.is_last ? squares_.data() : nullptr);
   }
-  if (options_.sends_back) SendBack(bucket);
+  SendBack(bucket);
 }
 
 void GradientExchange::SendBack(size_t bucket) {
-  const void* const wire = ToWire(bucket, 0);
   for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
     if (rank == me()) continue;
-    Start(ranks_->StartSend(rank, kTagWeights, wire, WireBytes(bucket)), &states_[bucket].sends);
+    Start(ranks_->StartSend(rank, kTagGradientSums, Local(bucket, 0), BytesOf(bucket)),
+          &states_[bucket].sends);
   }
 }
 
@@ -290,8 +234,8 @@ absl::Status GradientExchange::Finish() {
     }
     const StageTimer timer(profile_, "gradients: waiting");
     WaitAll(&state.sends);
-    if (!options_.sends_back || !status_.ok()) continue;
-    Start(ranks_->StartReceive(plan_.buckets[b].owner, kTagWeights, WireOf(b, 0), WireBytes(b)),
+    if (!status_.ok()) continue;
+    Start(ranks_->StartReceive(plan_.buckets[b].owner, kTagGradientSums, Local(b, 0), BytesOf(b)),
           &state.receives);
   }
   const StageTimer timer(profile_, "gradients: waiting");
@@ -299,32 +243,7 @@ absl::Status GradientExchange::Finish() {
     State& state = states_[b];
     WaitAll(&state.receives);
     WaitAll(&state.sends);
-    if (plan_.buckets[b].owner == me() || options_.wire != DType::kBF16 || !options_.sends_back) {
-      continue;
-    }
-    UnpackBf16(static_cast<const uint16_t*>(WireOf(b, 0)), plan_.buckets[b].range.size(),
-               Local(b, 0));
   }
-  return status_;
-}
-
-absl::Status GradientExchange::GatherFromOwners(const ParameterStore& weights) {
-  const StageTimer timer(profile_, "weights: sending and waiting");
-  std::vector<Communicator::Transfer> transfers;
-  for (const BucketPlan::Bucket& bucket : plan_.buckets) {
-    if (bucket.range.size() == 0) continue;  // frozen
-    for (const absl::Span<std::byte> part : weights.Storage(bucket.first, bucket.end)) {
-      for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
-        if (rank == me()) continue;
-        if (bucket.owner == me()) {
-          Start(ranks_->StartSend(rank, kTagWeights, part.data(), part.size()), &transfers);
-        } else if (bucket.owner == rank) {
-          Start(ranks_->StartReceive(rank, kTagWeights, part.data(), part.size()), &transfers);
-        }
-      }
-    }
-  }
-  WaitAll(&transfers);
   return status_;
 }
 

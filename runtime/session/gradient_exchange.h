@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // GradientExchange: sums gradients over all ranks of a job, bucket by bucket. Each rank sends the
 // sums of its units to the bucket's owner, which adds them in the order of the UnitTree
-// (reduce-scatter) and sends the result back if all ranks need it (all-gather). Transfers overlap
-// with the pass. The results do not depend on the number of ranks or the order in which messages
-// arrive. Allocates its buffers in the constructor, and later only lists of transfers.
-// Thread-compatible.
+// (reduce-scatter) and sends the result to all ranks (all-gather). Transfers overlap with the pass.
+// The results do not depend on the number of ranks or the order in which messages arrive. Allocates
+// its buffers in the constructor, and later only lists of transfers. Thread-compatible.
 //
 // Communication errors are final: the job must end. They are never kAborted, which is the code of a
 // step that diverged.
@@ -19,7 +18,6 @@
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/gradient_sums.h"
-#include "runtime/session/parameter_store.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/unit_tree.h"
 
@@ -30,19 +28,15 @@ absl::Status RankError(const absl::Status& status);
 
 class GradientExchange {
  public:
-  struct Options {
-    int64_t units = 0;
-    DType wire = DType::kF32;
-    bool sends_back = true;  // sends results to all ranks; else only owners have theirs
-  };
-  // Creates an exchange of `sums`, this rank's units, which must outlive it. `order` has the
-  // indices of the buckets in the order in which they are sent, the same on all ranks.
-  GradientExchange(Communicator* ranks, BucketPlan plan, std::vector<size_t> order,
-                   const Options& options, GradientSums* sums, int threads);
+  // Creates an exchange of `sums`, this rank's units of the `units` of a step, which must outlive
+  // it. `order` has the indices of the buckets in the order in which they are sent, the same on all
+  // ranks.
+  GradientExchange(Communicator* ranks, BucketPlan plan, std::vector<size_t> order, int64_t units,
+                   GradientSums* sums, int threads);
 
   // Returns the bytes that rank `rank` of `ranks` allocates.
-  static int64_t Bytes(const BucketPlan& plan, const Options& options, int rank, int ranks);
-  int64_t bytes() const { return received_.size() + wire_.size(); }
+  static int64_t Bytes(const BucketPlan& plan, int64_t units, int rank, int ranks);
+  int64_t bytes() const { return received_.size(); }
 
   const BucketPlan& plan() const { return plan_; }
 
@@ -54,18 +48,13 @@ class GradientExchange {
   // Advances transfers without waiting.
   void Progress();
   // Completes the exchange; every bucket counts as ready. Waits until all transfers are done;
-  // returns at once if they already are. Afterwards `sums->sum(0)` has the results of this rank's
-  // buckets, or of all if Options::sends_back, and squares()[i] is valid for the parameters that
-  // this rank owns.
+  // returns at once if they already are. Afterwards `sums->sum(0)` has the results, and
+  // squares()[i] is valid for the parameters that this rank owns.
   absl::Status Finish();
 
   // Returns the sum of squares of the last unit's own gradients; infinite or NaN if one of them is.
   double unit_square() const { return unit_square_; }
   const std::vector<double>& squares() const { return squares_; }  // indexed by parameter
-
-  // Sends each owner's updated weights to all ranks; if low planes are sharded, only what programs
-  // read.
-  absl::Status GatherFromOwners(const ParameterStore& weights);
 
  private:
   // A node of the UnitTree whose sum some rank sends.
@@ -100,23 +89,19 @@ class GradientExchange {
   float* Local(size_t bucket, size_t node) const;
   float* Received(size_t bucket, size_t node) const;
   float* DataOf(size_t bucket, const Node& node) const;
-  // Returns the data of a bucket as they are sent, converted if the wire is bf16.
-  void* ToWire(size_t bucket, size_t node);
-  void* WireOf(size_t bucket, size_t node) const;
-  size_t WireBytes(size_t bucket) const;
+  size_t BytesOf(size_t bucket) const;
 
   Communicator* const ranks_;
   const BucketPlan plan_;
   const std::vector<size_t> order_;
-  const Options options_;
+  const int64_t units_;
   GradientSums* const sums_;
   const int threads_;
   std::vector<Node> nodes_;  // nodes of all ranks, ordered by unit
   std::vector<Addition> additions_;
   size_t remote_nodes_ = 0;
-  int64_t owned_elements_ = 0, elements_ = 0;
+  int64_t owned_elements_ = 0;
   AlignedBuffer received_;     // [remote nodes][owned elements]
-  AlignedBuffer wire_;         // for bf16: [local nodes][elements]
   std::vector<State> states_;  // indexed by bucket
   std::vector<double> squares_;
   double unit_square_ = 0;

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/session/gradient_sums.h"
 
-#include <algorithm>
-
-#include "runtime/base/bf16.h"
 #include "runtime/base/check.h"
-#include "runtime/base/parallel.h"
 #include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {
 
-GradientSums::GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range,
-                           DType wire)
+GradientSums::GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range)
     : layout_(layout),
-      wire_(wire),
       all_units_(units),
       range_(range),
       nodes_(MaximalNodes(units, range)),
@@ -50,30 +44,15 @@ void GradientSums::ForEachParameter(const ElementRange& part, const Body& body) 
   }
 }
 
-void GradientSums::RoundToWire(float* data, int64_t n, int threads) const {
-  if (wire_ != DType::kBF16) return;
-  constexpr int64_t kBlock = 1 << 14;
-  ParallelFor((n + kBlock - 1) / kBlock, threads, [&](int64_t block) {
-    const int64_t end = std::min(n, (block + 1) * kBlock);
-    for (int64_t i = block * kBlock; i < end; ++i) {
-      data[i] = FloatFromBf16(Bf16FromFloat(data[i]));
-    }
-  });
-}
-
 void GradientSums::AddTo(const float* from, const ElementRange& part, int threads, float* to,
                          double* squares) const {
   if (squares == nullptr) {
     Accumulate(from, to, part.size(), threads);
-    RoundToWire(to, part.size(), threads);
     return;
   }
   ForEachParameter(part, [&](size_t i, const ParameterLayout::Entry& entry) {
     const int64_t n = entry.end - entry.begin, at = entry.begin - part.begin;
     squares[i] = Accumulate(from + at, to + at, n, threads);
-    if (wire_ != DType::kBF16) return;
-    RoundToWire(to + at, n, threads);
-    squares[i] = SumOfSquares(to + at, n, threads);
   });
 }
 
@@ -91,7 +70,6 @@ void GradientSums::Add(int threads) {
   const Unit unit = UnitAt(next_++);
   PLUMB_CHECK(next_ < range_.end, "the last unit is added by AddLast");
   const ElementRange all = {0, layout_.size};
-  RoundToWire(pass(), layout_.size, threads);
   if (unit.sums == 0) {
     Copy(pass(), stack_[unit.below].as<float>(), layout_.size, threads);
   } else {
@@ -101,7 +79,6 @@ void GradientSums::Add(int threads) {
 
 void GradientSums::AddLast(const ElementRange& part, int threads, double* squares) const {
   const Unit unit = UnitAt(range_.end - 1);
-  RoundToWire(pass() + part.begin, part.size(), threads);
   if (unit.sums > 0) {
     Fold(pass(), unit.below, unit.sums, part, threads, squares);
   } else if (squares != nullptr) {

@@ -24,8 +24,7 @@ struct ElementRange {
 
 class GradientSums {
  public:
-  // Creates sums. If `wire` is kBF16, every gradient and every sum is rounded to bf16.
-  GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range, DType wire);
+  GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range);
 
   static int64_t Bytes(int64_t elements, int64_t units, const UnitRange& range) {
     return (1 + SumsToKeep(units, range)) * elements * SizeOf(DType::kF32);
@@ -49,8 +48,8 @@ class GradientSums {
   const std::vector<UnitRange>& nodes() const { return nodes_; }
   float* sum(size_t node) const { return sums_[node]; }
 
-  // Adds elements `part` of one sum to another, and rounds to the wire's type. `to` and `from`
-  // point at the first of them. `squares` as in AddLast.
+  // Adds elements `part` of one sum to another. `to` and `from` point at the first of them.
+  // `squares` as in AddLast.
   void AddTo(const float* from, const ElementRange& part, int threads, float* to,
              double* squares) const;
 
@@ -58,12 +57,10 @@ class GradientSums {
   // Adds `top` to the topmost sum, that one to the sum below it, and so on for `sums` additions.
   void Fold(float* top, size_t below, int sums, const ElementRange& part, int threads,
             double* squares) const;
-  void RoundToWire(float* data, int64_t n, int threads) const;
   template <class Body>
   void ForEachParameter(const ElementRange& part, const Body& body) const;
 
   const ParameterLayout layout_;
-  const DType wire_;
   struct Unit {
     size_t below = 0;  // sums on the stack before the unit
     int sums = 0;      // additions that it completes

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/kernels/simd/optimizer.h"
@@ -19,16 +18,17 @@ constexpr char kFirst[] = "m.", kSecond[] = "v.";
 
 bool IsMuons(const ParameterUpdate& update) { return update.optimizer == OptimizerKind::kMuon; }
 
-// Returns the offset of each parameter's state in a buffer of those for which `has` is true; else
-// -1.
-template <class Has>
-std::vector<int64_t> PlaceStates(const ParameterLayout& layout, const Has& has, int64_t* size) {
+// Returns the offset of each parameter's second moment in a buffer of those that AdamW updates; -1
+// for the others.
+std::vector<int64_t> PlaceSecondMoments(const ParameterLayout& layout, const UpdatePlan& updates,
+                                        int64_t* size) {
   std::vector<int64_t> begins;
   *size = 0;
   for (size_t i = 0; i < layout.entries.size(); ++i) {
-    begins.push_back(has(i) ? *size : -1);
+    const bool has = !IsMuons(updates.parameters[i]);
+    begins.push_back(has ? *size : -1);
     const int64_t next = i + 1 < layout.entries.size() ? layout.entries[i + 1].begin : layout.size;
-    if (has(i)) *size += next - layout.entries[i].begin;
+    if (has) *size += next - layout.entries[i].begin;
   }
   return begins;
 }
@@ -56,34 +56,21 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
                                                 static_cast<int>(spec.muon.newton_schulz_steps)));
     plan.scratch_bytes = plan.newton_schulz->bytes();
   }
-  plan.state_bytes = Optimizer::StateBytes(context.parameters, plan, {});
+  const ParameterLayout layout(context.parameters, plan.updates.frozen);
+  int64_t second = 0;
+  PlaceSecondMoments(layout, plan.updates, &second);
+  plan.state_bytes = (layout.size + second) * SizeOf(DType::kF32);
   return plan;
 }
 
-int64_t Optimizer::StateBytes(const std::vector<ParameterSpec>& parameters,
-                              const OptimizerPlan& plan, const std::vector<bool>& owned) {
-  const ParameterLayout layout(parameters, plan.updates.frozen);
-  const auto is_owned = [&owned](size_t i) { return owned.empty() || owned[i]; };
-  int64_t m = 0, v = 0;
-  PlaceStates(layout, is_owned, &m);
-  PlaceStates(
-      layout, [&](size_t i) { return is_owned(i) && !IsMuons(plan.updates.parameters[i]); }, &v);
-  return (m + v) * SizeOf(DType::kF32);
-}
-
 Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
-                     const ParameterStore& store, std::vector<bool> owned)
+                     const ParameterStore& store)
     : plan_(std::move(plan)),
       layout_(parameters, plan_.updates.frozen),
-      owned_(std::move(owned)),
       squares_(plan_.updates.clips.size()) {
-  int64_t m = 0, v = 0;
-  m_begin_ = PlaceStates(
-      layout_, [this](size_t i) { return IsOwned(i); }, &m);
-  v_begin_ = PlaceStates(
-      layout_, [this](size_t i) { return IsOwned(i) && !IsMuons(plan_.updates.parameters[i]); },
-      &v);
-  m_ = AlignedBuffer(m * SizeOf(DType::kF32));
+  int64_t v = 0;
+  v_begin_ = PlaceSecondMoments(layout_, plan_.updates, &v);
+  m_ = AlignedBuffer(layout_.size * SizeOf(DType::kF32));
   v_ = AlignedBuffer(v * SizeOf(DType::kF32));
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!plan_.updates.parameters[i].is_frozen) states_.push_back({i, false});
@@ -95,10 +82,10 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
     if (update.is_frozen) continue;
     if (!IsMuons(update)) {
       states_.push_back({i, true});
-      if (IsOwned(i)) AddSegment(i, m_begin_[i], v_begin_[i], store);
+      AddSegment(i, store);
       continue;
     }
-    for (int64_t e = 0; IsOwned(i) && e < parameters[i].count(); ++e) {
+    for (int64_t e = 0; e < parameters[i].count(); ++e) {
       matrices_.push_back({i, e * shape.num_elements(), shape,
                            static_cast<float>(ScaleOf(plan_.muon, shape)),
                            static_cast<size_t>(update.clip_group)});
@@ -107,8 +94,7 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
   if (plan_.newton_schulz != nullptr) plan_.newton_schulz->Allocate();
 }
 
-void Optimizer::AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin,
-                           const ParameterStore& store) {
+void Optimizer::AddSegment(size_t parameter, const ParameterStore& store) {
   const ParameterUpdate& update = plan_.updates.parameters[parameter];
   const AdamWGroup group = {static_cast<float>(update.beta1), static_cast<float>(update.beta2),
                             static_cast<float>(update.eps), 1};
@@ -135,8 +121,7 @@ void Optimizer::AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin,
     segment.floats = store.floats(parameter);
   }
   segment.group = static_cast<int32_t>(g);
-  segment.v_offset = v_begin - segment.begin;
-  segment.m_offset = m_begin - segment.begin;
+  segment.v_offset = v_begin_[parameter] - segment.begin;
   segments_.push_back(segment);
 }
 
@@ -168,15 +153,13 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
               {gradients.values, nullptr, m_.as<float>(), v_.as<float>()}, threads);
-  for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    if (IsOwned(i)) Normalize(i, store, threads);
-  }
+  Normalize(store, threads);
   return absl::OkStatus();
 }
 
 void Optimizer::Normalize(const ParameterStore& store, int threads) const {
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    if (store.is_here(i)) Normalize(i, store, threads);
+    Normalize(i, store, threads);
   }
 }
 
@@ -207,8 +190,7 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
     const double clip = ClipOf(matrix.clip_group, gradients);
     const MuonMomentum momentum = {static_cast<float>(clip),
                                    static_cast<float>(plan_.muon.momentum), plan_.muon.nesterov};
-    UpdateMomentum(momentum, gradients.values + begin, n, threads,
-                   m_.as<float>() + m_begin_[matrix.parameter] + matrix.offset,
+    UpdateMomentum(momentum, gradients.values + begin, n, threads, m_.as<float>() + begin,
                    newton_schulz.input());
     PLUMB_RETURN_IF_ERROR(newton_schulz.Run(matrix.shape, threads));
     const double rate = update.LearningRate(learning_rate);
@@ -230,47 +212,27 @@ std::string Optimizer::NameOf(const StateId& state) const {
 }
 
 float* Optimizer::DataOf(const StateId& state) const {
-  const int64_t begin = (state.is_second ? v_begin_ : m_begin_)[state.parameter];
-  return begin < 0 ? nullptr : (state.is_second ? v_ : m_).as<float>() + begin;
+  return state.is_second ? v_.as<float>() + v_begin_[state.parameter]
+                         : m_.as<float>() + layout_.entries[state.parameter].begin;
 }
 
 std::vector<TensorToWrite> Optimizer::Tensors() const {
   std::vector<TensorToWrite> tensors;
   for (const StateId& state : states_) {
-    TensorToWrite& tensor = tensors.emplace_back();
-    tensor.name = NameOf(state);
-    tensor.type = F32(layout_.entries[state.parameter].shape);
-    tensor.data = DataOf(state);
-    if (tensor.data != nullptr) continue;
-    tensor.copy = [this, state](int64_t begin, int64_t n, void* to) {
-      PLUMB_CHECK(remote_ != nullptr, "the states of other ranks can be reached");
-      remote_->Read(state, begin, n, static_cast<float*>(to));
-    };
+    tensors.push_back({NameOf(state), F32(layout_.entries[state.parameter].shape), DataOf(state)});
   }
   return tensors;
 }
 
-void Optimizer::Write(const StateId& state, int64_t begin, int64_t n, const float* from) const {
-  if (float* const data = DataOf(state); data != nullptr) {
-    std::copy_n(from, n, data + begin);
-    return;
-  }
-  PLUMB_CHECK(remote_ != nullptr, "the states of other ranks can be reached");
-  remote_->Write(state, begin, n, from);
+std::vector<absl::Span<std::byte>> Optimizer::Storage() const {
+  return {{m_.data(), static_cast<size_t>(m_.size())}, {v_.data(), static_cast<size_t>(v_.size())}};
 }
 
 absl::Status Optimizer::Read(const SafetensorsFile& file) const {
   PLUMB_RETURN_IF_ERROR(Check(file));
-  std::vector<float> piece(size_t{1} << 16);
   for (const StateId& state : states_) {
     const absl::string_view data = file.Find(NameOf(state))->data;
-    constexpr size_t kFloat = sizeof(float);
-    for (size_t at = 0; at < data.size(); at += piece.size() * kFloat) {
-      const absl::string_view part = data.substr(at, piece.size() * kFloat);
-      std::memcpy(piece.data(), part.data(), part.size());
-      Write(state, static_cast<int64_t>(at / kFloat), static_cast<int64_t>(part.size() / kFloat),
-            piece.data());
-    }
+    std::memcpy(DataOf(state), data.data(), data.size());
   }
   return absl::OkStatus();
 }
@@ -289,7 +251,7 @@ absl::Status Optimizer::Check(const SafetensorsFile& file) const {
 }
 
 std::vector<Optimizer::State> Optimizer::StatesOf(size_t parameter) const {
-  if (!IsOwned(parameter) || plan_.updates.parameters[parameter].is_frozen) return {};
+  if (plan_.updates.parameters[parameter].is_frozen) return {};
   const ParameterLayout::Entry& entry = layout_.entries[parameter];
   const int64_t n = entry.end - entry.begin;
   const float* const m = DataOf({parameter, false});

@@ -5,6 +5,7 @@
 #ifndef PLUMB_RUNTIME_SESSION_OPTIMIZER_H_
 #define PLUMB_RUNTIME_SESSION_OPTIMIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/kernels/simd/optimizer.h"
@@ -37,14 +39,9 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
 
 class Optimizer {
  public:
-  // Creates an optimizer of `parameters`, the weights of `store`, which must outlive it. `owned`
-  // has the parameters that this rank updates and keeps the states of; empty: all.
+  // Creates an optimizer of `parameters`, the weights of `store`, which must outlive it.
   Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
-            const ParameterStore& store, std::vector<bool> owned = {});
-
-  // Returns the bytes of the states of the owned parameters.
-  static int64_t StateBytes(const std::vector<ParameterSpec>& parameters, const OptimizerPlan& plan,
-                            const std::vector<bool>& owned);
+            const ParameterStore& store);
 
   const std::vector<std::string>& frozen() const { return plan_.updates.frozen; }
 
@@ -66,43 +63,18 @@ class Optimizer {
                       const ParameterStore& store, int threads);
 
   // Normalizes the rows and columns that the recipe's `normalize` selects to length 1. Call it
-  // before the first step; Update normalizes after each. Skips parameters whose f32 are on another
-  // rank.
+  // before the first step; Update normalizes after each.
   void Normalize(const ParameterStore& store, int threads) const;
 
-  // One of the states of a parameter.
-  struct StateId {
-    size_t parameter;
-    bool is_second;  // AdamW's second moment; else its first, or Muon's momentum
-  };
-  // True if some of the states are on other ranks.
-  bool is_sharded() const { return !owned_.empty(); }
-  // Returns all states, in the order of Tensors().
-  const std::vector<StateId>& states() const { return states_; }
-  // Returns the elements of a state; null if it is on another rank.
-  float* DataOf(const StateId& state) const;
-
-  // Access to elements [begin, begin + n) of states on other ranks.
-  class Remote {
-   public:
-    virtual ~Remote() = default;
-    virtual void Read(const StateId& state, int64_t begin, int64_t n, float* to) = 0;
-    virtual void Write(const StateId& state, int64_t begin, int64_t n, const float* from) = 0;
-  };
-  // Sets the access to other ranks' states; `remote` must outlive this. Requires: called before
-  // such states are read or written.
-  void SetRemote(Remote* remote) { remote_ = remote; }
-
   // Returns the states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and,
-  // for parameters that AdamW updates, "v.<parameter>". States of other ranks are copied from
-  // there. Frozen parameters have none.
+  // for parameters that AdamW updates, "v.<parameter>". Frozen parameters have none.
   std::vector<TensorToWrite> Tensors() const;
   // Copies the states from a file, or returns the error of doing so. Errors: as
   // ParameterLayout::Read.
   absl::Status Read(const SafetensorsFile& file) const;
   absl::Status Check(const SafetensorsFile& file) const;
-  // Writes elements [begin, begin + n) of a state.
-  void Write(const StateId& state, int64_t begin, int64_t n, const float* from) const;
+  // Returns the memory of all states.
+  std::vector<absl::Span<std::byte>> Storage() const;
 
   // A state of one parameter: its name for messages, and its elements.
   struct State {
@@ -110,13 +82,18 @@ class Optimizer {
     const float* data;
     int64_t n;
   };
-  std::vector<State> StatesOf(size_t parameter) const;  // empty if frozen, or on another rank
+  std::vector<State> StatesOf(size_t parameter) const;  // empty if frozen
 
-  float* first_moments() const { return m_.as<float>(); }  // packed, of owned parameters
-  // Packed second moments of the owned parameters that AdamW updates.
+  float* first_moments() const { return m_.as<float>(); }  // in the layout of the gradients
+  // Packed second moments of the parameters that AdamW updates.
   float* second_moments() const { return v_.as<float>(); }
 
  private:
+  // One of the states of a parameter.
+  struct StateId {
+    size_t parameter;
+    bool is_second;  // AdamW's second moment; else its first, or Muon's momentum
+  };
   // A matrix that Muon updates: a parameter, or one expert's part of it.
   struct Matrix {
     size_t parameter;
@@ -125,9 +102,9 @@ class Optimizer {
     float scale;  // factor of its learning rate
     size_t clip_group;
   };
-  void AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin, const ParameterStore& store);
-  bool IsOwned(size_t parameter) const { return owned_.empty() || owned_[parameter]; }
+  void AddSegment(size_t parameter, const ParameterStore& store);
   std::string NameOf(const StateId& state) const;
+  float* DataOf(const StateId& state) const;
   void Normalize(size_t parameter, const ParameterStore& store, int threads) const;
   double ClipOf(size_t group, const Gradients& gradients) const;
   void SumSquares(const Gradients& gradients, int threads);
@@ -136,11 +113,9 @@ class Optimizer {
 
   const OptimizerPlan plan_;
   const ParameterLayout layout_;
-  const std::vector<bool> owned_;
-  std::vector<StateId> states_;
-  std::vector<int64_t> m_begin_, v_begin_;  // indexed by parameter, in elements; < 0: not here
+  std::vector<StateId> states_;   // in the order of Tensors()
+  std::vector<int64_t> v_begin_;  // indexed by parameter, in elements of v_; < 0: none
   AlignedBuffer m_, v_;
-  Remote* remote_ = nullptr;
   std::vector<AdamWSegment> segments_;
   std::vector<AdamWGroup> groups_;
   std::vector<size_t> clip_of_group_;  // clip group of each group

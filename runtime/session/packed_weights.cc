@@ -62,11 +62,7 @@ void PackedWeights::Refresh() {
     const int64_t n = packed.matrices * packed.rows * packed.width;
     switch (packed.dtype) {
       case DType::kF32:
-        if (parameters_->is_here(packed.entry)) {
-          JoinFloats(parameters_->split(packed.entry), n, threads_, reinterpret_cast<float*>(to));
-        } else {
-          parameters_->Read(packed.entry, 0, n, reinterpret_cast<float*>(to));
-        }
+        JoinFloats(parameters_->split(packed.entry), n, threads_, reinterpret_cast<float*>(to));
         break;
       case DType::kBF16:
         HighBf16(parameters_->floats(packed.entry), n, threads_, reinterpret_cast<uint16_t*>(to));

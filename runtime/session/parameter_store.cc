@@ -221,17 +221,14 @@ absl::Status StateLayout::Bind(float* data, Executable* executable) const {
 }
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
-                               const std::vector<NormStateSpec>& states, WeightFormat form,
-                               std::vector<bool> owned)
+                               const std::vector<NormStateSpec>& states, WeightFormat form)
     : layout_(parameters),
       states_(states),
       form_(form),
-      buffer_(Bytes(parameters, form, owned)),
+      buffer_(Bytes(parameters)),
       state_buffer_(states_.size * SizeOf(DType::kF32)),
-      low_(parameters.size(), nullptr),
-      owned_(std::move(owned)) {
+      low_(parameters.size(), nullptr) {
   PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
-  PLUMB_CHECK(owned_.empty() || form == WeightFormat::kBf16, "floats are whole");
   // Layout: first everything that programs read, then the low planes.
   int64_t next = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -241,32 +238,15 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
             SizeOf(is_split_[i] ? DType::kBF16 : DType::kF32);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!is_split_[i] || (!owned_.empty() && !owned_[i])) continue;
+    if (!is_split_[i]) continue;
     low_[i] = reinterpret_cast<uint16_t*>(buffer_.data() + next);
     next += WholeLines(parameters[i].shape.num_elements()) * SizeOf(DType::kBF16);
   }
   PLUMB_CHECK(next == buffer_.size(), "the planes are as large as planned");
 }
 
-int64_t ParameterStore::Bytes(const std::vector<ParameterSpec>& parameters, WeightFormat form,
-                              const std::vector<bool>& owned) {
-  int64_t bytes = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const bool is_high_only =
-        !owned.empty() && !owned[i] && StoredDType(parameters[i], form) == DType::kBF16;
-    bytes += WholeLines(parameters[i].shape.num_elements()) *
-             SizeOf(is_high_only ? DType::kBF16 : DType::kF32);
-  }
-  return bytes;
-}
-
-absl::Status ParameterStore::CheckWhole() const {
-  if (is_whole()) return absl::OkStatus();
-  if (remote_ != nullptr) return remote_->CheckInUse();
-  return absl::FailedPreconditionError(
-      "the f32 weights were stored on several ranks (train.shard in bf16), and their trainer is "
-      "freed, so only bf16 weights are left; save the f32 weights in plumb_trainer_share_states, "
-      "before the trainer is freed");
+int64_t ParameterStore::Bytes(const std::vector<ParameterSpec>& parameters) {
+  return ParameterLayout(parameters).size * SizeOf(DType::kF32);
 }
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
@@ -385,12 +365,7 @@ float* ParameterStore::floats(size_t entry) const {
 }
 
 void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
-  if (!is_here(entry)) {
-    PLUMB_CHECK(remote_ != nullptr, "the low plane can be reached");
-    std::vector<uint16_t> low(static_cast<size_t>(n));
-    remote_->ReadLow(entry, begin, n, low.data());
-    JoinFloats({split(entry).high + begin, low.data()}, n, 1, to);
-  } else if (is_split(entry)) {
+  if (is_split(entry)) {
     JoinFloats(split(entry) + begin, n, 1, to);
   } else if (is_narrow(entry)) {
     narrow_->Read(entry, begin, n, to);
@@ -400,11 +375,7 @@ void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) con
 }
 
 void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* from) const {
-  if (!is_here(entry)) {
-    std::vector<uint16_t> low(static_cast<size_t>(n));
-    SplitFloats(from, n, 1, {split(entry).high + begin, low.data()});
-    if (remote_ != nullptr) remote_->WriteLow(entry, begin, n, low.data());
-  } else if (is_split(entry)) {
+  if (is_split(entry)) {
     SplitFloats(from, n, 1, split(entry) + begin);
   } else {
     std::copy_n(from, n, floats(entry) + begin);
@@ -417,21 +388,10 @@ float* ParameterStore::data() const {
   return buffer_.as<float>();
 }
 
-std::vector<absl::Span<std::byte>> ParameterStore::Storage(size_t first, size_t end) const {
+std::vector<absl::Span<std::byte>> ParameterStore::Storage() const {
   PLUMB_CHECK(!is_mapped(), "the weights are mapped from a file");
-  std::byte* const read = reinterpret_cast<std::byte*>(at_[first]);
-  std::byte* low = nullptr;
-  size_t read_bytes = 0, low_bytes = 0;
-  for (size_t i = first; i < end; ++i) {
-    const int64_t n = WholeLines(layout_.entries[i].end - layout_.entries[i].begin);
-    read_bytes += static_cast<size_t>(n * SizeOf(is_split_[i] ? DType::kBF16 : DType::kF32));
-    if (!is_whole() || low_[i] == nullptr) continue;
-    if (low == nullptr) low = reinterpret_cast<std::byte*>(low_[i]);
-    low_bytes += static_cast<size_t>(n * SizeOf(DType::kBF16));
-  }
-  std::vector<absl::Span<std::byte>> parts = {{read, read_bytes}};
-  if (low_bytes > 0) parts.emplace_back(low, low_bytes);
-  return parts;
+  return {{buffer_.data(), static_cast<size_t>(buffer_.size())},
+          {state_buffer_.data(), static_cast<size_t>(state_buffer_.size())}};
 }
 
 std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) const {

@@ -100,7 +100,7 @@ struct TensorInFile {
 };
 
 // Weights of a model. Reads return exactly the f32 that were written, in either form, and a weight
-// takes four bytes (two if its low plane is on another rank):
+// takes four bytes:
 //   kF32   all weights are floats;
 //   kBf16  weights that programs of this format read as bf16 are split (split_f32.h): programs read
 //          the high planes in place, without a copy. Only the payload of a NaN may change.
@@ -109,12 +109,9 @@ class ParameterStore {
  public:
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states,
-                 WeightFormat form = WeightFormat::kF32,  // kF32 or kBf16
-                 std::vector<bool> owned = {});
-  // Returns the bytes of the weights. `owned`, for one of several ranks in kBf16, has the entries
-  // whose f32 this rank stores; empty: all. It stores only the high planes of other split entries.
-  static int64_t Bytes(const std::vector<ParameterSpec>& parameters, WeightFormat form,
-                       const std::vector<bool>& owned);
+                 WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
+  // Returns the bytes of the weights, the same in both forms.
+  static int64_t Bytes(const std::vector<ParameterSpec>& parameters);
   // Maps a file: creates a store in kF32 whose weights stay in the file, which was opened for
   // copy-on-write, if they are aligned to kAlignment. Other weights and norms' states are copied.
   // The tensors are named `prefix` + name in the file. Errors: as Read.
@@ -136,23 +133,6 @@ class ParameterStore {
   bool is_split(size_t entry) const { return is_split_[entry]; }
   SplitF32 split(size_t entry) const;
   float* floats(size_t entry) const;
-  // Returns true if the entry's f32 are on this rank; else split(entry).low is null.
-  bool is_here(size_t entry) const { return !is_split_[entry] || low_[entry] != nullptr; }
-  bool is_whole() const { return owned_.empty(); }
-  const std::vector<bool>& owned() const { return owned_; }
-  // Returns OK if the f32 of all entries can be read. Errors: kFailedPrecondition if some are on
-  // other ranks that are not answering requests now.
-  absl::Status CheckWhole() const;
-  // Access to the low planes on other ranks.
-  class Remote {
-   public:
-    virtual ~Remote() = default;
-    virtual absl::Status CheckInUse() const = 0;
-    virtual void ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) = 0;
-    virtual void WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) = 0;
-  };
-  // Sets the access to other ranks; null: none.
-  void SetRemote(Remote* remote) { remote_ = remote; }
   // Returns true if the entry is stored in a file in 16 bits; narrow_bf16 returns its bf16 there,
   // as programs read it, else null.
   bool is_narrow(size_t entry) const { return narrow_ != nullptr && narrow_->has(entry); }
@@ -161,17 +141,15 @@ class ParameterStore {
   void RenewNarrow(size_t entry) const;
 
   // Reads or writes elements [begin, begin + n) of an entry of either form, as floats, on the
-  // calling thread. Reading an entry that is not here requires CheckWhole(). Writing one without a
-  // remote writes its high plane only.
+  // calling thread.
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
   bool is_mapped() const { return file_.has_value() || !files_.empty(); }
   // Returns all weights of a store in kF32, in the layout. Requires: not mapped.
   float* data() const;
-  // Returns the memory of entries [first, end): the contiguous part that programs read and, if this
-  // rank has all f32, the contiguous low planes. Requires: not mapped.
-  std::vector<absl::Span<std::byte>> Storage(size_t first, size_t end) const;
+  // Returns the memory of the weights, then of the norms' states. Requires: not mapped.
+  std::vector<absl::Span<std::byte>> Storage() const;
   int64_t bytes() const { return buffer_.size(); }  // weights only
 
   const StateLayout& states() const { return states_; }
@@ -206,9 +184,7 @@ class ParameterStore {
   std::unique_ptr<NarrowWeights> narrow_;  // 16-bit entries
   AlignedBuffer buffer_, state_buffer_;    // in a mapped store: what is not read from the file
   std::vector<float*> at_;                 // indexed by entry: first element, or high plane
-  std::vector<uint16_t*> low_;             // indexed by entry; null: no low plane here
-  std::vector<bool> owned_;                // indexed by entry; empty: all
-  Remote* remote_ = nullptr;
+  std::vector<uint16_t*> low_;             // indexed by entry; null: not split
 };
 
 // Draws all initial values; `parameters` and `states` are those of the store. Errors: those of

@@ -424,8 +424,7 @@ void Probe::Observe(size_t slot, const TensorType& type, const void* data,
 }
 
 const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
-                              const ParameterLayout& layout, const float* gradients, int threads,
-                              absl::Span<const TensorStats> weights) {
+                              const ParameterLayout& layout, const float* gradients, int threads) {
   result_.step = step;
   for (size_t i = 0; i < activation_slots_.size(); ++i) {
     result_.activations[i].stats = slot_stats_[activation_slots_[i]];
@@ -442,10 +441,8 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     ProbeResult::Parameter& parameter = result_.parameters[i];
     if (entry.name != parameter.name) continue;
     const int64_t n = entry.end - entry.begin;
-    parameter.value = !weights.empty()          ? weights[e]
-                      : !parameters.is_split(e) ? StatsOf(parameters.floats(e), n, threads)
-                      : !parameters.is_here(e)  ? StatsOf(parameters.split(e).high, n, threads)
-                                                : StatsOf(parameters.split(e), n, threads);
+    parameter.value = parameters.is_split(e) ? StatsOf(parameters.split(e), n, threads)
+                                             : StatsOf(parameters.floats(e), n, threads);
     parameter.gradient = StatsOf(gradients + entry.begin, n, threads);
     if (observer_ != nullptr) {
       const TensorType type = F32(entry.shape);

@@ -105,12 +105,9 @@ class Probe {
   // Runs one micro-batch of the step like Executable::Run, with the same bits. `executable` is one
   // of the context's training programs in the probe's format, and is identified by its address.
   absl::Status Run(const Executable& executable, int threads);
-  // Ends the step. `gradients` are those of its loss, in the layout `layout`. `weights`
-  // has the parameters' statistics; if it is empty, they are computed here, from bf16 if the f32
-  // are on another rank.
+  // Ends the step. `gradients` are those of its loss, in the layout `layout`.
   const ProbeResult& End(int64_t step, const ParameterStore& parameters,
-                         const ParameterLayout& layout, const float* gradients, int threads,
-                         absl::Span<const TensorStats> weights = {});
+                         const ParameterLayout& layout, const float* gradients, int threads);
 
   void set_diverged() { result_.diverged = true; }  // until Begin
   const ProbeResult& result() const { return result_; }

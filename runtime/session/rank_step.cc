@@ -8,7 +8,6 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
-#include "runtime/base/status.h"
 #include "runtime/formats/hash.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/session/gradient_exchange.h"
@@ -49,17 +48,11 @@ absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int 
 
 absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, const TrainSpec& spec,
                           int64_t max_seq, const ParameterStore& weights) {
-  // Hashes the high planes of entries whose f32 are on one rank only: all ranks have these planes.
   ContentHasher hasher;
   const std::vector<ParameterLayout::Entry>& entries = weights.layout().entries;
   std::vector<float> piece(size_t{1} << 16);
   for (size_t i = 0; i < entries.size(); ++i) {
     const int64_t all = entries[i].end - entries[i].begin;
-    if (!weights.is_whole() && weights.is_split(i)) {
-      hasher.Update({reinterpret_cast<const char*>(weights.split(i).high),
-                     static_cast<size_t>(all) * sizeof(uint16_t)});
-      continue;
-    }
     for (int64_t at = 0; at < all; at += static_cast<int64_t>(piece.size())) {
       const int64_t n = std::min(static_cast<int64_t>(piece.size()), all - at);
       weights.Read(i, at, n, piece.data());
@@ -102,7 +95,7 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
   const auto units_of = [&](int rank) {
     return static_cast<size_t>(UnitsOfRank(units, rank, ranks->size()).size());
   };
-  std::vector<double> mine = {share->status.ok() ? 0.0 : 1.0, share->probes ? 1.0 : 0.0};
+  std::vector<double> mine = {share->status.ok() ? 0.0 : 1.0};
   share->losses.resize(units_of(ranks->rank()));  // after an error some are missing
   mine.insert(mine.end(), share->losses.begin(), share->losses.end());
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
@@ -116,7 +109,6 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
   size_t at = 0;
   for (int rank = 0; rank < ranks->size(); ++rank) {
     failed |= (*all)[at++] != 0;
-    share->probes |= (*all)[at++] != 0;
     for (size_t i = 0; i < units_of(rank); ++i) share->losses.push_back((*all)[at++]);
     for (const BucketPlan::Bucket& bucket : plan.buckets) {
       if (bucket.owner != rank) continue;
@@ -125,40 +117,6 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
   }
   PLUMB_CHECK(at == all->size(), "the ranks send the expected counts");
   return failed ? AllOk(ranks, share->status) : absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
-                                                          const BucketPlan& plan,
-                                                          const ParameterStore& weights,
-                                                          int threads) {
-  std::vector<double> mine;
-  for (const BucketPlan::Bucket& bucket : plan.buckets) {
-    for (size_t i = bucket.first; bucket.owner == ranks->rank() && i < bucket.end; ++i) {
-      const ParameterLayout::Entry& entry = weights.layout().entries[i];
-      const int64_t n = entry.end - entry.begin;
-      const TensorStats stats = weights.is_split(i) ? StatsOf(weights.split(i), n, threads)
-                                                    : StatsOf(weights.floats(i), n, threads);
-      // Doubles hold counts exactly: they are below 2^53.
-      mine.insert(mine.end(),
-                  {static_cast<double>(stats.count), static_cast<double>(stats.nonfinite),
-                   stats.sum, stats.sum_squares, static_cast<double>(stats.max_abs)});
-    }
-  }
-  const absl::StatusOr<std::vector<double>> all = AllGather(ranks, mine);
-  if (!all.ok()) return RankError(all.status());
-  std::vector<TensorStats> found(weights.layout().entries.size());
-  size_t at = 0;
-  for (int rank = 0; rank < ranks->size(); ++rank) {
-    for (const BucketPlan::Bucket& bucket : plan.buckets) {
-      for (size_t i = bucket.first; bucket.owner == rank && i < bucket.end; ++i, at += 5) {
-        const double* const from = all->data() + at;
-        found[i] = {static_cast<int64_t>(from[0]), static_cast<int64_t>(from[1]), from[2], from[3],
-                    static_cast<float>(from[4])};
-      }
-    }
-  }
-  PLUMB_CHECK(at == all->size(), "the ranks send the expected counts");
-  return found;
 }
 
 }  // namespace plumb

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/parameter_store.h"
@@ -38,20 +36,12 @@ absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const
 struct StepShare {
   absl::Status status;
   std::vector<double> losses;   // losses of its units
-  bool probes = false;          // a rank needs the weights' statistics
   std::vector<double> squares;  // indexed by parameter: of its gradient; valid for those it owns
 };
 // Combines the results of all ranks: losses of all units in their order, and all squares. Errors:
 // if some rank has an error, that of the first such rank, on all ranks.
 absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t units,
                        StepShare* share);
-
-// Returns the statistics of all weights, ordered as the layout, if each rank has the f32 of its own
-// weights only.
-absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
-                                                          const BucketPlan& plan,
-                                                          const ParameterStore& weights,
-                                                          int threads);
 
 }  // namespace plumb
 

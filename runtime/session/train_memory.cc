@@ -17,6 +17,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/session/batch_inputs.h"
 #include "runtime/session/bucket_plan.h"
+#include "runtime/session/gradient_exchange.h"
 #include "runtime/session/gradient_sums.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/rank_step.h"
@@ -43,15 +44,6 @@ WeightFormat WeightFormatOf(const TrainSpec& spec) {
   return spec.dtype == DType::kBF16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
-std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spec, int rank,
-                               int ranks) {
-  if (ranks == 1 || spec.shard == Shard::kNone || spec.dtype != DType::kBF16) return {};
-  if (spec.ema_decay > 0) return {};
-  const auto updates = PlanUpdates(spec, context.model, context.parameters);
-  if (!updates.ok()) return {};  // TrainSession::Create returns this error on all ranks
-  return BucketPlan::Of(ParameterLayout(context.parameters, updates->frozen), ranks).OwnedBy(rank);
-}
-
 BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen) {
   BuildOptions options;
   options.program = Program::kTrain;
@@ -68,14 +60,6 @@ BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>&
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units) {
   const int64_t parts = spec.units_per_micro_batch();
   return {units.begin / parts, CeilDiv(units.end, parts)};
-}
-
-GradientExchange::Options ExchangeOptions(const TrainSpec& spec) {
-  GradientExchange::Options options;
-  options.units = spec.num_units();
-  options.wire = spec.wire;
-  options.sends_back = spec.shard != Shard::kGradients;
-  return options;
 }
 
 bool SumsSquaresInProgram(const ModelContext& context) {
@@ -113,8 +97,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                             int rank, int ranks) {
   const ParameterLayout layout(context.parameters, optimizer.updates.frozen);
   TrainMemory memory;
-  memory.weights = ParameterStore::Bytes(context.parameters, WeightFormatOf(spec),
-                                         OwnedWeights(context, spec, rank, ranks));
+  memory.weights = ParameterStore::Bytes(context.parameters);
   const int64_t units = spec.num_units();
   memory.gradients = GradientSums::Bytes(layout.size, units, UnitsOfRank(units, rank, ranks));
   if (SumsSquaresInProgram(context)) {
@@ -122,11 +105,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   }
   memory.moments = optimizer.state_bytes;
   if (ranks > 1) {
-    const BucketPlan buckets = BucketPlan::Of(layout, ranks);
-    memory.exchange = GradientExchange::Bytes(buckets, ExchangeOptions(spec), rank, ranks);
-    if (spec.shard != Shard::kNone) {
-      memory.moments = Optimizer::StateBytes(context.parameters, optimizer, buckets.OwnedBy(rank));
-    }
+    memory.exchange = GradientExchange::Bytes(BucketPlan::Of(layout, ranks), units, rank, ranks);
   }
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);

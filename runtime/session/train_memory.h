@@ -13,7 +13,6 @@
 #include "runtime/base/memory.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/model/build.h"
-#include "runtime/session/gradient_exchange.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/program.h"
 #include "runtime/session/unit_tree.h"
@@ -35,19 +34,12 @@ OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
 // gradients is cheaper than these nodes.
 bool SumsSquaresInProgram(const ModelContext& context);
 
-// Returns the parameters whose f32 rank `rank` stores if train.shard divides them; else an empty
-// vector (all). It is empty in f32, where programs read all of them, and with ema_decay, which
-// averages all.
-std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spec, int rank,
-                               int ranks);
-
 // Bytes that a training session allocates. All stay allocated from the first step to the last.
 struct TrainMemory {
-  int64_t weights = 0;      // f32; in bf16 programs read the high planes of matrices in place, and
-                            // with train.shard only a matrix's owner has its low plane
+  int64_t weights = 0;      // f32; in bf16 programs read the high planes of matrices in place
   int64_t gradients = 0;    // with their sums, if there are several units
   int64_t moments = 0;      // two for AdamW, one for Muon
-  int64_t exchange = 0;     // gradients received from other ranks, or sent as bf16
+  int64_t exchange = 0;     // gradients received from other ranks
   int64_t average = 0;      // weight average (ema_decay)
   int64_t norm_states = 0;  // with copies from before the step and before the unit
   int64_t inputs = 0;       // tokens, positions, targets, the loss
@@ -59,9 +51,6 @@ struct TrainMemory {
            validation;
   }
 };
-
-// Returns the options of the exchange of gradients between ranks.
-GradientExchange::Options ExchangeOptions(const TrainSpec& spec);
 
 // Plans steps on sequences of at most `seq` tokens, for the one of `ranks` ranks that allocates
 // most. Compiles the program without allocating its memory. Errors: as CheckRanks, PlanOptimizer

@@ -127,10 +127,8 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0, ranks));
-  auto parameters = std::make_unique<ParameterStore>(
-      context->parameters, context->states, WeightFormatOf(spec),
-      ranks == nullptr ? std::vector<bool>()
-                       : OwnedWeights(*context, spec, ranks->rank(), ranks->size()));
+  auto parameters =
+      std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
   PLUMB_RETURN_IF_ERROR(
       DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters));
   if (ranks != nullptr) {
@@ -139,7 +137,6 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   auto session = std::unique_ptr<TrainSession>(new TrainSession(
       context, spec, parameters.get(), std::move(batches), std::move(plan), threads, ranks));
   session->own_parameters_ = std::move(parameters);
-  PLUMB_RETURN_IF_ERROR(session->ShareNormalized());
   return session;
 }
 
@@ -152,14 +149,8 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
   if (ranks != nullptr) {
     PLUMB_RETURN_IF_ERROR(AgreeToTrain(ranks, *context, spec, batches->max_seq(), *store));
   }
-  auto session = std::unique_ptr<TrainSession>(
+  return std::unique_ptr<TrainSession>(
       new TrainSession(context, spec, store, std::move(batches), std::move(plan), threads, ranks));
-  PLUMB_RETURN_IF_ERROR(session->ShareNormalized());
-  return session;
-}
-
-absl::Status TrainSession::ShareNormalized() {
-  return parameters_.is_whole() ? absl::OkStatus() : exchange_->GatherFromOwners(parameters_);
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
@@ -175,11 +166,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       range_(ranks == nullptr ? UnitRange{0, spec.num_units()}
                               : UnitsOfRank(spec.num_units(), ranks->rank(), ranks->size())),
       sums_(ParameterLayout(context->parameters, plan.optimizer.updates.frozen), spec.num_units(),
-            range_, spec.wire),
-      optimizer_(context->parameters, std::move(plan.optimizer), parameters_,
-                 ranks == nullptr || spec.shard == Shard::kNone
-                     ? std::vector<bool>()
-                     : plan.buckets.OwnedBy(ranks->rank())),
+            range_),
+      optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_unit_(states_before_step_.size()),
       batches_(std::move(batches)),
@@ -206,12 +194,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
     average_ = std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_);
   }
   if (ranks == nullptr) return;
-  const GradientExchange::Options options = ExchangeOptions(spec);
-  exchange_ = std::make_unique<GradientExchange>(ranks, std::move(plan.buckets),
-                                                 std::move(plan.order), options, &sums_, threads);
-  rank_states_ =
-      std::make_unique<RankStates>(ranks, exchange_->plan(), &optimizer_, &parameters_, average());
-  optimizer_.SetRemote(rank_states_.get());
+  exchange_ = std::make_unique<GradientExchange>(
+      ranks, std::move(plan.buckets), std::move(plan.order), spec.num_units(), &sums_, threads);
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
@@ -245,12 +229,6 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
   probed_ = false;
   probe_every_ = every;
   if (every == 0) return absl::OkStatus();
-  if (!has_all_gradients()) {
-    return absl::FailedPreconditionError(
-        "a probe takes the gradients of all parameters, and with train.shard: GRADIENTS no rank "
-        "has "
-        "them; probe with OPTIMIZER or NONE");
-  }
   PLUMB_ASSIGN_OR_RETURN(probe_,
                          Probe::Create(*context_, globs, weights_.format(), optimizer_.frozen()));
   probe_->SetObserver(std::move(observer));
@@ -448,7 +426,6 @@ absl::Status TrainSession::RunAllUnits() {
   sums_.Begin();
   share_.status = absl::OkStatus();
   share_.losses.clear();
-  share_.probes = probed_;
   if (ranks_ == nullptr) return RunUnits();
   exchange_->Begin(profile_);
   share_.status = OrOutOfMemory([this] { return RunUnits(); });
@@ -470,7 +447,6 @@ absl::Status TrainSession::Update(const StepResult& result) {
   }
   // Muon's products may fail on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
-  if (updated.ok() && optimizer_.is_sharded()) updated = exchange_->GatherFromOwners(parameters_);
   if (!updated.ok() || spec_.router_correction_rate == 0) return updated;
   return UpdateCorrections();
 }
@@ -511,17 +487,6 @@ absl::Status TrainSession::UpdateCorrections() {
   return absl::OkStatus();
 }
 
-absl::Status TrainSession::EndProbe() {
-  std::vector<TensorStats> weights;
-  if (share_.probes && !parameters_.is_whole()) {
-    PLUMB_ASSIGN_OR_RETURN(weights,
-                           ShareWeightStats(ranks_, exchange_->plan(), parameters_, threads_));
-  }
-  if (!probed_) return absl::OkStatus();
-  probe_->End(step_ + 1, parameters_, gradient_layout(), gradients(), threads_, weights);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<StepResult> TrainSession::TryStep() {
   probed_ = probe_ != nullptr && (step_ == 0 || (step_ + 1) % probe_every_ == 0);
   if (probed_) probe_->Begin();
@@ -537,7 +502,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
                                            ": the sum of the units' gradients is not finite"));
   }
   result.grad_norm = std::sqrt(grad_square);
-  PLUMB_RETURN_IF_ERROR(EndProbe());
+  if (probed_) probe_->End(step_ + 1, parameters_, gradient_layout(), gradients(), threads_);
   result.learning_rate = NextLearningRate();
   if (const absl::Status updated = Update(result); !updated.ok()) {
     half_done_ = absl::Status(

@@ -31,7 +31,6 @@
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
-#include "runtime/session/rank_states.h"
 #include "runtime/session/rank_step.h"
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
@@ -68,19 +67,16 @@ class TrainSession {
                                                               Communicator* ranks = nullptr);
   // Trains the weights of a store of the caller, on `batches` of spec.batch_size rows. `parameters`
   // is called once it is known that a step fits into memory. Its store has the form
-  // WeightFormatOf(spec) and owns OwnedWeights; the store and `context` must outlive the session.
-  // Parameters that the recipe normalizes are normalized at once. `reserve`: bytes that must fit
-  // into memory too. Errors: as above.
+  // WeightFormatOf(spec); the store and `context` must outlive the session. Parameters that the
+  // recipe normalizes are normalized at once. `reserve`: bytes that must fit into memory too.
+  // Errors: as above.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(
       const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
       const TrainSpec& spec, int threads, int64_t reserve = 0, Communicator* ranks = nullptr);
 
   // Enables probing: later steps measure the points of `globs` (none: the default ones) in step 1,
   // in every `every`-th step, and in a step that diverges; never if `every` is 0. The bits of
-  // losses and weights do not change. A rank's statistics are those of its own units. Weights whose
-  // f32 are on other ranks are measured by those ranks, or, in a step that diverges, rounded to
-  // bf16. Errors: kFailedPrecondition if this rank has not the gradients of all parameters
-  // (Shard::kGradients).
+  // losses and weights do not change. A rank's statistics are those of its own units.
   absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs,
                         ProbeObserver observer = nullptr);
 
@@ -110,28 +106,15 @@ class TrainSession {
   absl::Status CheckFinite() const;
 
   // Gradient of the last step's mean loss over its targets, before clipping, in gradient_layout(),
-  // where frozen parameters have no elements. If has_all_gradients() is false, only this rank's
-  // shard is valid.
+  // where frozen parameters have no elements.
   const float* gradients() const { return sums_.sum(0); }
   const ParameterLayout& gradient_layout() const { return sums_.layout(); }
-  bool has_all_gradients() const {
-    return exchange_ == nullptr || spec_.shard != Shard::kGradients;
-  }
   const ParameterStore& parameters() const { return parameters_; }
 
-  // Calls `use` on rank 0, which may read and write the states of all ranks there as if they were
-  // local (optimizer(), average(), parameters()); the other ranks answer its requests. Afterwards
-  // all ranks have the written states and the number of steps. With one rank, just calls `use`.
+  // Calls `use` on rank 0, which may write the states (optimizer(), average(), parameters()), and
+  // sends all states and the number of steps to the other ranks. With one rank, just calls `use`.
   // Collective. Errors: that of `use`, on all ranks.
   absl::Status ShareStates(absl::FunctionRef<absl::Status()> use);
-  // Fails with kFailedPrecondition if states are on several ranks, and this is not rank 0 in
-  // ShareStates. Call it before reading states, and before or after writing them.
-  absl::Status CheckStatesAreHere() const;
-  // Returns true if the f32 of a weight are only on another rank.
-  bool IsElsewhere(size_t weight) const { return !parameters_.is_here(weight); }
-  void SetStatesWritten() {
-    if (rank_states_ != nullptr) rank_states_->SetWritten();
-  }
   // The states of the optimizer. To resume after a step, write weights and norms' buffers into
   // parameters(), read the states into it, and call ResumeAt.
   const Optimizer& optimizer() const { return optimizer_; }
@@ -173,8 +156,6 @@ class TrainSession {
                                           int ranks);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads, Communicator* ranks);
-  // Sends weights that only their owners have normalized to all ranks.
-  absl::Status ShareNormalized();
   absl::Status BindExecutable(Executable* executable) const;
   struct Unit {
     double loss;         // mean over its targets
@@ -211,7 +192,7 @@ class TrainSession {
   double GradSquare() const;
   // Returns true if the squares of the step's gradient are summed per parameter, after its units
   // are added up. The pass of a step with one unit sums them itself.
-  bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
+  bool SumsSquaresByParameter() const { return spec_.num_units() > 1; }
   absl::StatusOr<StepResult> TryStep();
   // Runs this rank's units, or those of all ranks, and sums their gradients.
   absl::Status RunUnits();
@@ -220,7 +201,6 @@ class TrainSession {
   absl::Status Update(const StepResult& result);
   // Updates the corrections of routers by the loads of the step, and clears these.
   absl::Status UpdateCorrections();
-  absl::Status EndProbe();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
 
@@ -241,7 +221,6 @@ class TrainSession {
   StepShare share_;
   std::unique_ptr<GradientExchange> exchange_;  // null: one rank
   std::map<const Executable*, std::vector<BucketPlan::Ready>> ready_;
-  std::unique_ptr<RankStates> rank_states_;
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null: not kept
   // Norm states from before the step and from before the current unit.

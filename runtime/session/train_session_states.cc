@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of a TrainSession between steps: their memory, finiteness, and sharing.
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/tensor_stats.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/session/divergence.h"
 #include "runtime/session/train_session.h"
 
@@ -27,20 +30,20 @@ TrainMemory TrainSession::memory() const {
 
 absl::Status TrainSession::ShareStates(absl::FunctionRef<absl::Status()> use) {
   if (ranks_ == nullptr) return use();
-  RankStates::Standing standing = {step_, learning_rate_scale_};
-  const auto at_root = [&] {
-    const absl::Status used = use();
-    standing = {step_, learning_rate_scale_};
-    return used;
-  };
-  PLUMB_RETURN_IF_ERROR(rank_states_->Use(at_root, &standing));
-  step_ = standing.steps;
-  learning_rate_scale_ = standing.learning_rate_scale;
-  return absl::OkStatus();
-}
-
-absl::Status TrainSession::CheckStatesAreHere() const {
-  return optimizer_.is_sharded() ? rank_states_->CheckInUse() : absl::OkStatus();
+  const absl::Status used = ranks_->rank() == 0 ? use() : absl::OkStatus();
+  std::vector<absl::Span<std::byte>> parts = optimizer_.Storage();
+  for (const ParameterStore* store :
+       {static_cast<const ParameterStore*>(&parameters_), average()}) {
+    if (store == nullptr) continue;
+    for (const absl::Span<std::byte> part : store->Storage()) parts.push_back(part);
+  }
+  parts.emplace_back(reinterpret_cast<std::byte*>(&step_), sizeof(step_));
+  parts.emplace_back(reinterpret_cast<std::byte*>(&learning_rate_scale_),
+                     sizeof(learning_rate_scale_));
+  for (const absl::Span<std::byte> part : parts) {
+    PLUMB_RETURN_IF_ERROR(RankError(Broadcast(ranks_, 0, part.data(), part.size())));
+  }
+  return AllOk(ranks_, used);
 }
 
 absl::Status TrainSession::CheckFinite() const {
@@ -59,7 +62,6 @@ absl::Status TrainSession::CheckFinite() const {
   for (size_t i = 0; i < layout.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout.entries[i];
     const int64_t n = entry.end - entry.begin;
-    if (IsElsewhere(i)) continue;  // its owner checks it
     PLUMB_RETURN_IF_ERROR(check("",
                                 parameters_.is_split(i)
                                     ? StatsOf(parameters_.split(i), n, threads_)

@@ -164,9 +164,6 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
     s.gradient_accumulation_steps = message.gradient_accumulation_steps();
   }
   s.units = message.units();
-  if (message.shard() == v1::Shard::OPTIMIZER) s.shard = Shard::kOptimizer;
-  if (message.shard() == v1::Shard::GRADIENTS) s.shard = Shard::kGradients;
-  if (message.wire() == v1::Train::BF16) s.wire = DType::kBF16;
   if (message.has_learning_rate()) s.learning_rate = message.learning_rate();
   if (message.has_beta1()) s.beta1 = message.beta1();
   if (message.has_beta2()) s.beta2 = message.beta2();
@@ -249,10 +246,6 @@ std::string TrainSpec::ToText() const {
   message.set_batch_size(static_cast<int32_t>(batch_size));
   message.set_gradient_accumulation_steps(static_cast<int32_t>(gradient_accumulation_steps));
   message.set_units(static_cast<int32_t>(units));
-  message.set_shard(shard == Shard::kOptimizer   ? v1::Shard::OPTIMIZER
-                    : shard == Shard::kGradients ? v1::Shard::GRADIENTS
-                                                 : v1::Shard::NONE);
-  message.set_wire(wire == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_learning_rate(learning_rate);
   message.set_beta1(beta1);
   message.set_beta2(beta2);

@@ -20,7 +20,6 @@ enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments, kTokens, kJsonl };
 enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
-enum class Shard { kNone, kOptimizer, kGradients };
 enum class OnDivergence { kStop, kSkip };
 
 // BERT's objective: masked language modeling.
@@ -36,8 +35,6 @@ struct TrainSpec {
   int64_t batch_size = 1;
   int64_t gradient_accumulation_steps = 1;
   int64_t units = 0;  // 0: gradient_accumulation_steps
-  Shard shard = Shard::kNone;
-  DType wire = DType::kF32;  // or kBF16
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;

@@ -60,8 +60,6 @@ std::map<std::string, Change> Changes(const std::string& rules) {
       {"batch_size", {{{"batch_size", "3"}}}},
       {"gradient_accumulation_steps", {{{"gradient_accumulation_steps", "2"}}}},
       {"units", {{{"units", "2"}}}},
-      {"shard", {{{"shard", "OPTIMIZER"}}, Kind::kSameSteps}},
-      {"wire", {{{"wire", "BF16"}}}},
       {"optimizer", {{{"optimizer", "MUON"}}}},
       {"muon.momentum", {{{"muon.momentum", "0.5"}}, Kind::kOtherSteps}},
       {"muon.nesterov", {{{"muon.nesterov", "false"}}, Kind::kOtherSteps}},

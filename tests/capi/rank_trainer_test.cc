@@ -51,7 +51,7 @@ struct RankOfJob {
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs.data(), targets.data(), n, &info, err));
     return info;
   }
-  // Runs `use` on rank 0 while the other ranks serve their states.
+  // Runs `use` on rank 0, whose states all ranks get.
   plumb_status TryShare(std::function<int32_t()> use, plumb_error** error) {
     const auto call = [](void* user) { return (*static_cast<std::function<int32_t()>*>(user))(); };
     return plumb_trainer_share_states(trainer.get, call, &use, error);
@@ -100,10 +100,8 @@ class RankTrainerTest : public ::testing::TestWithParam<const char*> {
         const plumb_step_info info = rank->Step();
         if (rank->host.get()->rank == size - 1) losses->push_back(info.loss);
       }
-      rank->Share([&] {
-        EXPECT_PLUMB_OK(plumb_trainer_save(rank->trainer.get, path.c_str(), err));
-        return 0;
-      });
+      if (rank->host.get()->rank != size - 1) return;
+      EXPECT_PLUMB_OK(plumb_trainer_save(rank->trainer.get, path.c_str(), err));
     });
     return Content(path);
   }
@@ -133,43 +131,21 @@ TEST_P(RankTrainerTest, FilesResumeOnAnyNumberOfRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RankTrainerTest,
-                         ::testing::Values("", "ema_decay: 0.9", "shard: OPTIMIZER ema_decay: 0.9",
-                                           "shard: OPTIMIZER dtype: BF16 ema_decay: 0.9",
-                                           "shard: GRADIENTS optimizer: MUON",
-                                           "shard: GRADIENTS optimizer: MUON dtype: BF16",
-                                           "shard: GRADIENTS wire: BF16"));
+                         ::testing::Values("", "ema_decay: 0.9", "dtype: BF16 ema_decay: 0.9",
+                                           "optimizer: MUON", "optimizer: MUON dtype: BF16"));
 
 using RanksTrainerTest = RankTrainerTest;
 
-TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnly) {
+TEST_F(RanksTrainerTest, StatesThatRankZeroWritesAreThoseOfAll) {
   Run(2, [&](RankOfJob* rank) {
-    EXPECT_PLUMB_OK(rank->Train(absl::StrCat(kUnits, "shard: GRADIENTS"), err));
+    EXPECT_PLUMB_OK(rank->Train(absl::StrCat(kUnits, "dtype: BF16"), err));
     rank->Step();
     plumb_trainer* const trainer = rank->trainer.get;
-    // Some of the first moments are stored on the other rank.
-    size_t remote = 0;
-    float value = 0;
-    for (plumb_tensor tensor = {}; true; ++remote) {
-      tensor.struct_size = sizeof(tensor);
-      EXPECT_PLUMB_OK(plumb_trainer_state(trainer, PLUMB_STATE_OPTIMIZER, remote, &tensor, err));
-      if (tensor.data == nullptr) break;
-    }
-    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_trainer_read_state, trainer,
-                      PLUMB_STATE_OPTIMIZER, remote, 0, 1, &value),
-                HasSubstr("plumb_trainer_share_states"));
-    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
-                      [&](plumb_error** error) {
-                        auto tensor = MakeStruct<plumb_tensor>();
-                        return plumb_trainer_gradient(trainer, 0, &tensor, error);
-                      }),
-                HasSubstr("shard: GRADIENTS"));
+    const float written = 0.3f;  // not exact in bf16
     rank->Share([&] {
-      const float half = 0.5f;
-      EXPECT_PLUMB_OK(
-          plumb_trainer_write_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 1, 1, &half, err));
-      EXPECT_PLUMB_OK(
-          plumb_trainer_read_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 1, 1, &value, err));
-      EXPECT_EQ(value, 0.5f);
+      for (const int kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
+        EXPECT_PLUMB_OK(plumb_trainer_write_state(trainer, kind, 0, 1, 1, &written, err));
+      }
       EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                         [&](plumb_error** error) {
                           const std::vector<int32_t> ids(plumb_trainer_step_tokens(trainer));
@@ -179,75 +155,13 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
                   HasSubstr("there are no steps in it"));
       return 0;
     });
+    for (const int kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
+      float value = 0;
+      EXPECT_PLUMB_OK(plumb_trainer_read_state(trainer, kind, 0, 1, 1, &value, err));
+      EXPECT_EQ(value, written);
+    }
     ErrorHandle error;
     EXPECT_EQ(rank->TryShare([] { return 1; }, &error.get), PLUMB_STATUS_CANCELLED);
-  });
-}
-
-TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly) {
-  Run(2, [&](RankOfJob* rank) {
-    const std::string recipe = absl::StrCat(kUnits, "dtype: BF16 shard: OPTIMIZER");
-    EXPECT_PLUMB_OK(rank->Train(recipe, err));
-    rank->Step();
-    plumb_trainer* const trainer = rank->trainer.get;
-    const bool leads = rank->host.get()->rank == 0;
-    float value = 0;
-    const auto read = [&](size_t i, plumb_error** error) {
-      return plumb_trainer_read_state(trainer, PLUMB_STATE_MODEL, i, 0, 1, &value, error);
-    };
-    // Some weights are stored on this rank, others are not.
-    size_t remote = 0, here = 0;
-    const size_t count = plumb_model_tensor_count(rank->model.get);
-    for (size_t i = 0; i < count; ++i) {
-      ErrorHandle error;
-      const plumb_status status = read(i, &error.get);
-      (status == PLUMB_OK ? here : remote) = i;
-      if (status == PLUMB_OK) continue;
-      EXPECT_EQ(status, PLUMB_STATUS_FAILED_PRECONDITION);
-      EXPECT_THAT(plumb_error_message(error.get), HasSubstr("plumb_trainer_share_states"));
-    }
-    EXPECT_NE(here, remote);
-    const std::string path = Path(leads ? "saved0" : "saved1");
-    const auto save = [&](plumb_error** error) {
-      return plumb_model_save(rank->model.get, path.c_str(), error);
-    };
-    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, save),
-                HasSubstr("plumb_trainer_share_states"));
-    auto options = MakeStruct<plumb_session_options>();
-    SessionHandle floats, bf16;
-    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_session_create, rank->model.get,
-                      &options, &floats.get),
-                HasSubstr("plumb_trainer_share_states"));
-    options.weights = PLUMB_WEIGHTS_BF16;
-    EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &bf16.get, err));
-    rank->Share([&] {
-      const float half = 0.3f;  // not exact in bf16
-      EXPECT_PLUMB_OK(
-          plumb_trainer_write_state(trainer, PLUMB_STATE_MODEL, remote, 0, 1, &half, err));
-      EXPECT_PLUMB_OK(read(remote, err));
-      EXPECT_EQ(value, half);
-      EXPECT_PLUMB_OK(save(err));
-      // Rank 0 has written the value for its owner, and all programs read it.
-      SessionHandle whole;
-      options.weights = PLUMB_WEIGHTS_F32;
-      EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &whole.get, err));
-      return 0;
-    });
-    if (leads) {
-      EXPECT_GT(Content(path).size(), 1000u);
-    }
-    plumb_session_free(bf16.get);
-    bf16.get = nullptr;
-    plumb_trainer_free(trainer);
-    rank->trainer.get = nullptr;
-    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, save), HasSubstr("their trainer is freed"));
-    ErrorHandle error;
-    plumb_trainer_options alone = Recipe(kUnits);
-    EXPECT_EQ(plumb_trainer_create(rank->model.get, &alone, &rank->trainer.get, &error.get),
-              PLUMB_STATUS_FAILED_PRECONDITION);
-    // Newly drawn weights are complete on every rank.
-    EXPECT_PLUMB_OK(plumb_model_init(rank->model.get, 1, err));
-    EXPECT_PLUMB_OK(save(err));
   });
 }
 
@@ -294,9 +208,8 @@ TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
 }
 
 TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
-  for (const char* shard :
-       {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "shard: OPTIMIZER dtype: BF16"}) {
-    const std::string recipe = absl::StrCat(kUnits, shard);
+  for (const char* dtype : {"", "dtype: BF16"}) {
+    const std::string recipe = absl::StrCat(kUnits, dtype);
     plumb_trainer_options options = Recipe(recipe.c_str());
     int64_t planned = 0, max = 0;
     std::mutex mutex;
@@ -313,7 +226,7 @@ TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
       EXPECT_PLUMB_OK(plumb_trainer_plan(rank->model.get, &of_four, &memory, err));
       planned = memory.total;
     });
-    EXPECT_EQ(planned, max) << shard;
+    EXPECT_EQ(planned, max) << dtype;
   }
 }
 

@@ -157,6 +157,8 @@ TEST_F(CommandLineTest, MisspeltWordsGetASuggestionAndExitWith2) {
   };
   const std::vector<Case> cases = {
       {{"compare", "pre.pbtxt", "--shard", "0/3", "--out", "o"}, "--shard: was removed; "},
+      {{"describe", "pre.pbtxt", "--shard", "none"}, "--shard: was removed; "},
+      {{"describe", "pre.pbtxt", "--plugin-guard"}, "--plugin-guard: was removed; "},
       {{"compare", "pre.pbtxt", "--match", "seconds", "--out", "o"},
        "seconds was removed; use flops"},
       {{"compare", "--merge", "a", "b"}, "--merge: was removed; "},

@@ -15,7 +15,7 @@ touch pre.pbtxt notes.txt
 # Each case is a line up to the cursor, "|", and the complete answer in order.
 cases='plumb tra|train
 plumb |help docs demo train compare report sample eval describe doctor explain theory import export zoo tokenize bench plugin completion
-plumb --plug|--plugin --plugin-guard
+plumb --plug|--plugin
 plumb train --dt|--dtype
 plumb train --dtype b|bf16
 plumb train --dtype=b|bf16

@@ -2,7 +2,6 @@
 #include "runtime/plugin/plugin_call.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <string>
 #include <thread>
@@ -69,24 +68,6 @@ TEST_F(PluginCallTest, ThreadsThatEndedMakeRoomForOthers) {
     std::thread([this] { Forward(); }).join();
     ASSERT_EQ(n_seen_inside, 1) << "thread " << i << " is not seen";
   }
-}
-
-TEST_F(PluginCallTest, ThreadsHaveASignalStackIfThatIsWanted) {
-  const auto has_one = [this] {
-    bool has = false;
-    std::thread([&] {
-      Forward();
-      stack_t now = {};
-      sigaltstack(nullptr, &now);
-      has = (now.ss_flags & SS_DISABLE) == 0;
-    }).join();
-    return has;
-  };
-#if !defined(__SANITIZE_ADDRESS__)  // it gives every thread one
-  EXPECT_FALSE(has_one());
-#endif
-  UseSignalStacksInPluginCalls();
-  EXPECT_TRUE(has_one());
 }
 
 }  // namespace

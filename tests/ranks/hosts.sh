@@ -5,8 +5,6 @@
 # not possible, a message says so and the test ends as skipped (77).
 #
 #   make_hosts N   creates hosts 1 to N with names plumb-host1 ... and addresses 10.77.0.1 ...
-#   make_hosts N SLOW_LINK BITS_A_SECOND DELAY_SECONDS   the same, with cables of this rate and delay
-#                  (the program of slow_link.c)
 #   on_host I COMMAND...   runs a command on host I
 #   cut_host I, mend_host I   disconnects host I, or connects it again
 #   "${launch_hosts[@]}" -n M PROGRAM   runs one rank per host, started on host 1
@@ -15,7 +13,6 @@
 hosts_scratch=$(mktemp -d)
 hosts_prefix=plumb$$
 n_hosts=0
-hosts_cables=()
 
 skip_hosts() {
   echo "skipped: no network namespaces: $*"
@@ -37,25 +34,8 @@ remove_hosts() {
     # shellcheck disable=SC2086
     [ -z "$pids" ] || kill -9 $pids 2> /dev/null || true
   done
-  [ ${#hosts_cables[@]} = 0 ] || kill -9 "${hosts_cables[@]}" 2> /dev/null || true
   for i in $(seq 1 "$n_hosts"); do ip netns del "$hosts_prefix-$i" 2> /dev/null || true; done
   rm -rf "$hosts_scratch" /tmp/ompi.plumb-host*."$(id -u)"
-}
-
-# slow_cable I PROGRAM RATE DELAY connects host I by a cable of this rate and delay.
-slow_cable() {
-  local i=$1 program=$2
-  "$program" "$hosts_prefix-1" "cable$i" "$hosts_prefix-$i" eth0 "${@:3}" > "$hosts_scratch/cable$i" \
-    2> "$hosts_scratch/why" &
-  hosts_cables+=($!)
-  disown
-  until [ -s "$hosts_scratch/cable$i" ]; do
-    kill -0 "${hosts_cables[-1]}" 2> /dev/null || skip_hosts "$(cat "$hosts_scratch/why")"
-    sleep 0.05
-  done
-  # Frames are copied one by one, so large ones are faster.
-  ip -n "$hosts_prefix-1" link set "cable$i" mtu 9000
-  ip -n "$hosts_prefix-$i" link set eth0 mtu 9000
 }
 
 make_hosts() {
@@ -77,11 +57,7 @@ make_hosts() {
   ip -n "$hosts_prefix-1" addr add 10.77.0.1/24 dev switch
   ip -n "$hosts_prefix-1" link set switch up
   for i in $(seq 2 "$n"); do
-    if [ $# -gt 1 ]; then
-      slow_cable "$i" "${@:2}"
-    else
-      ip -n "$hosts_prefix-1" link add "cable$i" type veth peer name eth0 netns "$hosts_prefix-$i"
-    fi
+    ip -n "$hosts_prefix-1" link add "cable$i" type veth peer name eth0 netns "$hosts_prefix-$i"
     ip -n "$hosts_prefix-1" link set "cable$i" master switch up
     ip -n "$hosts_prefix-$i" addr add "10.77.0.$i/24" dev eth0
     ip -n "$hosts_prefix-$i" link set eth0 up

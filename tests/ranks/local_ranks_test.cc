@@ -36,7 +36,7 @@ TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
     std::vector<Communicator::Transfer> transfers;
     for (int i = 0; i < 20; ++i) {
       sent[i] = 100 * ranks->rank() + i;
-      const int tag = i % 2 == 0 ? kTagGradients : kTagWeights;
+      const int tag = i % 2 == 0 ? kTagGradients : kTagGradientSums;
       PLUMB_ASSIGN_OR_RETURN(auto transfer,
                              ranks->StartSend(other, tag, &sent[i], sizeof(sent[i])));
       transfers.push_back(transfer);
@@ -44,7 +44,7 @@ TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
     for (int first : {1, 0}) {  // the odd messages first
       for (int i = first; i < 20; i += 2) {
         int received = -1;
-        PLUMB_RETURN_IF_ERROR(Receive(ranks, other, first == 0 ? kTagGradients : kTagWeights,
+        PLUMB_RETURN_IF_ERROR(Receive(ranks, other, first == 0 ? kTagGradients : kTagGradientSums,
                                       &received, sizeof(received)));
         EXPECT_EQ(received, 100 * other + i);
       }
@@ -128,7 +128,7 @@ TEST(LocalRanksTest, ProbeFindsTheNextMessageOfItsTag) {
       const std::string text(ranks->rank() * 10, 'x');
       return Send(ranks, 0, kTagStudy, text.data(), text.size());
     }
-    PLUMB_ASSIGN_OR_RETURN(auto none, ranks->Probe(kTagWeights));
+    PLUMB_ASSIGN_OR_RETURN(auto none, ranks->Probe(kTagGradientSums));
     EXPECT_FALSE(none.has_value());
     int seen = 0;
     while (seen < 2) {

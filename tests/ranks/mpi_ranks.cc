@@ -84,17 +84,18 @@ absl::Status AllToAll(Communicator* ranks, uint32_t seed) {
 absl::Status ProbeTells(Communicator* ranks) {
   if (ranks->rank() != 0) {
     const std::string text(ranks->rank() * 10, 'x');
-    return Send(ranks, 0, kTagWeights, text.data(), text.size());
+    return Send(ranks, 0, kTagGradientSums, text.data(), text.size());
   }
   for (int seen = 1; seen < ranks->size();) {
-    PLUMB_ASSIGN_OR_RETURN(auto message, ranks->Probe(kTagWeights));
+    PLUMB_ASSIGN_OR_RETURN(auto message, ranks->Probe(kTagGradientSums));
     if (!message.has_value()) continue;
     PLUMB_RETURN_IF_ERROR(Expect(message->bytes == size_t(message->from) * 10, "the probed size"));
     std::string text(message->bytes, '\0');
-    PLUMB_RETURN_IF_ERROR(Receive(ranks, message->from, kTagWeights, text.data(), text.size()));
+    PLUMB_RETURN_IF_ERROR(
+        Receive(ranks, message->from, kTagGradientSums, text.data(), text.size()));
     ++seen;
   }
-  PLUMB_ASSIGN_OR_RETURN(auto none, ranks->Probe(kTagWeights));
+  PLUMB_ASSIGN_OR_RETURN(auto none, ranks->Probe(kTagGradientSums));
   return Expect(!none.has_value(), "no message is left");
 }
 
@@ -115,8 +116,8 @@ absl::Status Messages(Communicator* ranks) {
   const int previous = (ranks->rank() + ranks->size() - 1) % ranks->size();
   for (const size_t bytes : {size_t{3}, size_t{5}}) {
     char sent[4] = "abc", received[8];
-    PLUMB_ASSIGN_OR_RETURN(auto send, ranks->StartSend(next, kTagStates, sent, sizeof(sent)));
-    const absl::Status wrong = Receive(ranks, previous, kTagStates, received, bytes);
+    PLUMB_ASSIGN_OR_RETURN(auto send, ranks->StartSend(next, kTagStudy, sent, sizeof(sent)));
+    const absl::Status wrong = Receive(ranks, previous, kTagStudy, received, bytes);
     PLUMB_RETURN_IF_ERROR(
         Expect(wrong.code() == absl::StatusCode::kInternal, "a wrong size is an error"));
     PLUMB_RETURN_IF_ERROR(ranks->Wait(&send));
@@ -131,16 +132,16 @@ absl::Status Large(Communicator* ranks) {
   if (ranks->rank() == 0) {
     for (size_t k = 0; k < bytes; k += 4093) data[k] = ByteOf(0, 1, 0, k);
     data[bytes - 1] = 77;
-    return Send(ranks, 1, kTagWeights, data.data(), bytes);
+    return Send(ranks, 1, kTagGradientSums, data.data(), bytes);
   }
   if (ranks->rank() != 1) return absl::OkStatus();
   for (;;) {
-    PLUMB_ASSIGN_OR_RETURN(auto message, ranks->Probe(kTagWeights));
+    PLUMB_ASSIGN_OR_RETURN(auto message, ranks->Probe(kTagGradientSums));
     if (!message.has_value()) continue;
     PLUMB_RETURN_IF_ERROR(Expect(message->bytes == bytes, "the probed size"));
     break;
   }
-  PLUMB_RETURN_IF_ERROR(Receive(ranks, 0, kTagWeights, data.data(), bytes));
+  PLUMB_RETURN_IF_ERROR(Receive(ranks, 0, kTagGradientSums, data.data(), bytes));
   for (size_t k = 0; k < bytes - 1; k += 4093) {
     PLUMB_RETURN_IF_ERROR(Expect(data[k] == ByteOf(0, 1, 0, k), "its bytes"));
   }

@@ -5,18 +5,14 @@
   train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
   train_ranks.py BUILD split
   train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED] [--recipes names,text] [--dtypes f32,bf16]
-  train_ranks.py BUILD checkpoints
   train_ranks.py BUILD faults
 
-bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on other numbers
-of ranks. Prints the md5 of losses, weights and optimizer states of each recipe and type, which must be the same in all runs.
+bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads, and resumes on other numbers of ranks. Prints the md5 of losses, weights and optimizer states of each recipe and type, which must be the same in all runs.
 split: runs a step of four sequences as 4 x 1, 2 x 2 and 1 x 4 (batch_size x gradient_accumulation_steps), in units, and on
 ranks, which choose their units, of text, documents, token files and masked tokens. Losses and gradient norms are equal
 except for rounding, and plumb eval measures the same loss.
 kills: ends a random rank at a random moment with SIGKILL and resumes on another number of ranks, until KILLS kills are done
 for each recipe and type. The files must equal those of an undisturbed run.
-checkpoints: checkpoints written by all ranks and by rank 0 have the same bytes. A rank that does not see the directory, or
-cannot write, is reported.
 faults: errors and signals on one rank end the job with one message and one exit code.
 Exits with 77 if there is no mpirun.
 """
@@ -36,7 +32,6 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-SHARDS = ["NONE", "OPTIMIZER", "GRADIENTS"]
 
 
 class Plumb:
@@ -184,22 +179,19 @@ def bits(plumb, options):
             out = plumb.scratch / "run"
             for ranks in [0] + options.ranks:
                 for threads in options.threads:
-                    for shard in SHARDS if ranks > 1 else SHARDS[:1]:
-                        shutil.rmtree(out, ignore_errors=True)
-                        more = ["--threads", str(threads), "--set", f"train.shard={shard}", "--out", str(out)]
-                        plumb.succeed(ranks, ["train"] + words_here + more)
-                        found.setdefault(content_of(out), []).append(f"{ranks} ranks, {threads} threads, {shard}")
-                        runs += 1
+                    shutil.rmtree(out, ignore_errors=True)
+                    plumb.succeed(ranks, ["train"] + words_here + ["--threads", str(threads), "--out", str(out)])
+                    found.setdefault(content_of(out), []).append(f"{ranks} ranks, {threads} threads")
+                    runs += 1
             # The first number of ranks trains to the middle, and another one to the end.
             middle = max(1, options.steps // 2)
             several = [ranks for ranks in options.ranks if ranks > 1]
-            for first, second, shards in zip([0] + several, several[::-1] + [0], SHARDS * 9):
+            for first, second in zip([0] + several, several[::-1] + [0]):
                 shutil.rmtree(out, ignore_errors=True)
-                more = ["--set", f"train.shard={shards}", "--out", str(out), "--stop-at", str(middle)]
-                plumb.succeed(first, ["train"] + words_here + more)
+                plumb.succeed(first, ["train"] + words_here + ["--out", str(out), "--stop-at", str(middle)])
                 again = ["train", "--quiet", "--data", words[words.index("--data") + 1], "--out", str(out), "--resume"]
                 plumb.succeed(second, again)
-                found.setdefault(content_of(out), []).append(f"{first} ranks, then {second}, {shards}")
+                found.setdefault(content_of(out), []).append(f"{first} ranks, then {second}")
                 runs += 1
             if len(found) != 1:
                 fail(f"{name} {dtype}: {json.dumps(found, indent=1)}")
@@ -314,10 +306,9 @@ def kill_ranks(plumb, options, words):
         threads = ["--threads", str(chance.choice([1, 2]))]
         if (out / "latest").exists():
             begin = ["train", "--quiet", "--data", data, "--resume", "--out", str(out)] + threads
-            begin += ["--set", f"train.shard={chance.choice(SHARDS)}"]
         else:
             shutil.rmtree(out, ignore_errors=True)
-            begin = ["train"] + words + threads + ["--out", str(out), "--set", f"train.shard={chance.choice(SHARDS)}"]
+            begin = ["train"] + words + threads + ["--out", str(out)]
             begun += 1
         steps_before = len(losses_of(out)) if (out / "metrics.jsonl").exists() else 0
         process, log = plumb.start(ranks, begin)
@@ -359,101 +350,6 @@ def kill_ranks(plumb, options, words):
     shutil.rmtree(undisturbed)
     return (f"{wanted}: {killed} kills, {begun} runs begun, {finished} finished to these bits, "
             f"a job had ended {longest:.1f} s after a kill at the latest")
-
-
-def checkpoint_files(run):
-    """Returns the md5 of all checkpoints' tensor files, and what state.json records about them."""
-    files = {}
-    for path in sorted((run / "checkpoints").rglob("*")):
-        if path.suffix == ".safetensors":
-            files[str(path.relative_to(run))] = hashlib.md5(path.read_bytes()).hexdigest()
-        elif path.name == "state.json":
-            files[str(path.relative_to(run))] = json.dumps(json.loads(path.read_text())["files"])
-        elif not path.is_dir():
-            fail(f"{path}: does not belong to a checkpoint")
-    return files
-
-
-def checkpoints(plumb, options):
-    host = os.uname().nodename
-    out, other = plumb.scratch / "run", plumb.scratch / "other"
-    variable = "PLUMB_CHECKPOINT_WRITERS"
-
-    def train(*more, to=out):
-        return [plumb.program, "train"] + words + list(more) + ["--out", str(to)]
-
-    def run(writers, ranks, command):
-        plumb.environment.pop(variable, None)
-        if writers:
-            plumb.environment[variable] = writers
-        return plumb.run(ranks, command)
-
-    for dtype, more in [("f32", ["--set", "train.ema_decay=0.9"]), ("bf16", [])]:
-        words = recipes(options.text)["text"] + ["--set", "train.max_steps=4", "--set", "train.checkpoint_interval=2"]
-        words += ["--set", "train.checkpoint_seconds=0", "--dtype", dtype] + more
-        shutil.rmtree(out, ignore_errors=True)
-        plumb.succeed(0, train()[1:])
-        wanted = checkpoint_files(out)
-        expect(len(wanted) == 6, f"two checkpoints: {list(wanted)}")
-        for shard in SHARDS:
-            here = train("--set", f"train.shard={shard}")
-            elsewhere = train("--set", f"train.shard={shard}", to=other)
-            for what, writers, commands in [
-                ("by rank 0", "ONE", [here] * 3),
-                ("by all", "ALL", [here] * 3),
-                ("by whom it may be", "", [here] * 2),
-                ("by rank 0, which alone sees the directory", "", [here, elsewhere, here]),
-            ]:
-                shutil.rmtree(out, ignore_errors=True)
-                code, text = run(writers, len(commands), commands)
-                expect(code == 0, f"{what}: exit code {code}\n{text}")
-                found = checkpoint_files(out)
-                expect(found == wanted, f"{dtype} {shard}, {what}: {json.dumps([found, wanted], indent=1)}")
-                expect(not other.exists(), "rank 1 made a directory")
-            shutil.rmtree(out, ignore_errors=True)
-            code, text = run("ALL", 3, [here, elsewhere, here])
-            expect(code != 0, "rank 1 cannot see the directory")
-            expect(f"rank 1 on host {host}: cannot see" in text, text)
-        print(f"{dtype}: {len(wanted)} files of two checkpoints are equal, whoever writes them", flush=True)
-
-    # The directory of rank 1 has the same path but is on another file system.
-    hidden = plumb.scratch / "hidden"
-    hidden.mkdir()
-    mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
-    if shutil.which("unshare") and subprocess.run(mount + ["true"], capture_output=True).returncode == 0:
-        here = train("--set", "train.shard=OPTIMIZER", to=hidden / "run")
-        code, text = run("", 3, [here, mount + here, here])
-        expect(code == 0, f"tmpfs: exit code {code}\n{text}")
-        expect(checkpoint_files(hidden / "run") == wanted, "tmpfs over the directory of rank 1")
-        code, text = run("ALL", 3, [here[:-1] + [str(hidden / "all")]] + [mount + here[:-1] + [str(hidden / "all")]] * 2)
-        expect(code != 0 and f"rank 1 on host {host}: cannot see" in text, f"tmpfs: {text}")
-        print("tmpfs over the directory of rank 1: the same files", flush=True)
-    else:
-        print("tmpfs over the directory of rank 1: skipped, mounts are not permitted", flush=True)
-
-    # If a rank cannot write, only the last checkpoint remains. Rank 0 is not limited, because it writes larger files,
-    # too.
-    for rank in [1, 2] if plumb.is_open_mpi else []:  # MPICH's shared memory is always files
-        shutil.rmtree(out, ignore_errors=True)
-        code, text = run("ALL", 3, [train("--stop-at", "2")] * 3)
-        expect(code == 0, text)
-        again = [plumb.program, "train", "--quiet", "--data", words[words.index("--data") + 1], "--resume"]
-        again += ["--out", str(out)]
-        commands = [again] * 3
-        commands[rank] = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash"] + again
-        plumb.environment["OMPI_MCA_btl"] = "self,tcp"  # shared memory consists of files, too
-        code, text = run("ALL", 3, commands)
-        plumb.environment["OMPI_MCA_btl"] = "self,vader,tcp"
-        expect(code == 1, f"ulimit -f: exit code {code}\n{text}")
-        errors = error_lines(text)
-        expect(len(errors) == 1 and f"rank {rank} on host {host}: " in errors[0], f"ulimit -f:\n{text}")
-        expect("cannot write" in errors[0], errors[0])
-        left = sorted(path.name for path in (out / "checkpoints").iterdir())
-        expect(left == ["step-000002"] and (out / "latest").read_text() == "step-000002\n", f"left: {left}")
-        code, text = run("ALL", 3, [again] * 3)
-        expect(code == 0, text)
-        expect(checkpoint_files(out) == wanted, "after a failed checkpoint")
-        print(f"ulimit -f on rank {rank}: {errors[0]}", flush=True)
 
 
 class Faults:
@@ -545,7 +441,7 @@ class Faults:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("what", choices=["bits", "split", "kills", "checkpoints", "faults"])
+    parser.add_argument("what", choices=["bits", "split", "kills", "faults"])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 3, 4, 8])
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
@@ -566,8 +462,6 @@ def main():
             split(plumb, options)
         elif options.what == "kills":
             kills(plumb, options)
-        elif options.what == "checkpoints":
-            checkpoints(plumb, options)
         else:
             faults = Faults(plumb, options)
             faults.differing()

@@ -54,8 +54,12 @@ TEST(TextprotoErrorTest, PointsAtWhatIsNoToken) {
 }
 
 TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
-  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 1 max_steps: 2"), "")
-      << "runs of former versions have it, without effect";
+  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 1 shard: NONE wire: F32"), "")
+      << "runs of former versions have them, without effect";
+  EXPECT_EQ(
+      ErrorOf<v1::Train>("shard: OPTIMIZER"),
+      "f:1:1: unknown field \"shard\" in Train; it was removed: every rank stores all states; "
+      "drop it, as it changed no number");
   EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 0.5"),
             "f:1:1: unknown field \"step_back_learning_rate_scale\" in Train; it was removed: drop "
             "it, as STEP_BACK was removed too");

@@ -51,7 +51,6 @@ const Setting kSettings[] = {
     {"bf16_recompute", "dtype: BF16 recompute: BLOCK", ""},
     {"muon", "optimizer: MUON", ""},
     {"units", "units: 4 ema_decay: 0.5", ""},
-    {"wire", "units: 2 wire: BF16", ""},
     {"objective", "label_smoothing: 0.1 z_loss: 1e-3", ""},
     {"tied", "", "tie_embeddings: true"},
     {"tied_bf16", "dtype: BF16", "tie_embeddings: true"},

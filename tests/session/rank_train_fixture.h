@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,18 +51,15 @@ class RankTrainTest : public ::testing::Test {
     return spec.value_or(TrainSpec());
   }
 
-  // Returns losses, norms and token counts of `steps` steps, then weights and, if they are here,
-  // states.
+  // Returns losses, norms and token counts of `steps` steps, then weights and their average.
   static absl::StatusOr<std::vector<double>> Trace(TrainSession* session, int steps) {
     std::vector<double> trace;
     for (int i = 0; i < steps; ++i) {
       PLUMB_ASSIGN_OR_RETURN(const StepResult step, session->Step());
       trace.insert(trace.end(), {step.loss, step.grad_norm, static_cast<double>(step.tokens)});
     }
-    if (session->parameters().is_whole()) {
-      const std::vector<float> weights = Floats(session->parameters());
-      trace.insert(trace.end(), weights.begin(), weights.end());
-    }
+    const std::vector<float> weights = Floats(session->parameters());
+    trace.insert(trace.end(), weights.begin(), weights.end());
     if (session->average() != nullptr) {
       const std::vector<float> average = Floats(*session->average());
       trace.insert(trace.end(), average.begin(), average.end());
@@ -86,41 +82,15 @@ class RankTrainTest : public ::testing::Test {
                                                 const TrainSpec& spec, int steps, int ranks,
                                                 int threads) {
     std::vector<std::vector<double>> traces(static_cast<size_t>(ranks));
-    std::vector<std::vector<uint16_t>> high(traces.size());
-    std::vector<float> weights;
-    std::atomic<bool> is_whole{true};
     const auto results = RunRanks(ranks, [&](Communicator* rank) -> absl::Status {
       PLUMB_ASSIGN_OR_RETURN(const auto session,
                              TrainSession::Create(&context, &data, spec, threads, rank));
       const auto at = static_cast<size_t>(rank->rank());
       PLUMB_ASSIGN_OR_RETURN(traces[at], Trace(session.get(), steps));
-      is_whole = session->parameters().is_whole();
-      high[at] = HighPlanes(session->parameters());
-      return session->ShareStates([&] {
-        weights = Floats(session->parameters());
-        return absl::OkStatus();
-      });
+      return absl::OkStatus();
     });
     for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-    // Rank 0 has read the f32 of all ranks. The other ranks have only the planes that programs
-    // read.
-    for (size_t i = 0; i < traces.size(); ++i) {
-      if (!is_whole) traces[i].insert(traces[i].end(), weights.begin(), weights.end());
-      EXPECT_EQ(high[i], high[0]) << "rank " << i;
-    }
     return traces;
-  }
-
-  // Returns the planes that programs in bf16 read.
-  static std::vector<uint16_t> HighPlanes(const ParameterStore& store) {
-    std::vector<uint16_t> planes;
-    for (size_t i = 0; i < store.layout().entries.size(); ++i) {
-      if (!store.is_split(i)) continue;
-      const ParameterLayout::Entry& entry = store.layout().entries[i];
-      const uint16_t* const high = store.split(i).high;
-      planes.insert(planes.end(), high, high + (entry.end - entry.begin));
-    }
-    return planes;
   }
 
   // Returns the error of creating sessions of `ranks` ranks, for each rank.

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 
 #include "runtime/session/step_profile.h"
@@ -29,7 +28,6 @@ const Case kCases[] = {
     {"normalized", "normalize { match: '*.mlp.up.weight' }"},
     {"bf16_normalized", "dtype: BF16 normalize { match: '*.mlp.up.weight' }"},
     {"bf16_muon_only", "dtype: BF16 optimizer: MUON"},
-    {"wire", "wire: BF16"},
     {"units_as_micro_batches",
      "",
      {{"units", "0"}, {"gradient_accumulation_steps", "8"}, {"batch_size", "2"}}},
@@ -39,23 +37,16 @@ const Case kCases[] = {
     {"bf16_muon", "dtype: BF16 optimizer: MUON ema_decay: 0.5"},
     {"frozen", "ema_decay: 0.9 rule { match: 'layers.1.*' } rule { match: '*' freeze: true }"},
     {"bf16_frozen",
-     "dtype: BF16 wire: BF16 rule { match: 'layers.0.*' freeze: true } rule { match: '*.norm.*' "
+     "dtype: BF16 rule { match: 'layers.0.*' freeze: true } rule { match: '*.norm.*' "
      "freeze: true } rule { match: 'embedding.*' freeze: true }"},
 };
 
-class RankTrainCaseTest : public RankTrainTest,
-                          public ::testing::WithParamInterface<std::tuple<Case, const char*>> {
- protected:
-  static TrainSpec Spec() {
-    const auto& [recipe, shard] = GetParam();
-    return Recipe(absl::StrCat(recipe.recipe, " shard: ", shard), recipe.settings);
-  }
-};
+class RankTrainCaseTest : public RankTrainTest, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
-  const TrainSpec spec = Spec();
+  const TrainSpec spec = Recipe(GetParam().recipe, GetParam().settings);
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
   ASSERT_FALSE(expected.empty());
   EXPECT_EQ(TraceOfOne(*context, data, spec, 3, 2), expected);
@@ -69,13 +60,8 @@ TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RankTrainCaseTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values("NONE", "OPTIMIZER", "GRADIENTS")),
-                         [](const auto& at) {
-                           return absl::StrCat(std::get<0>(at.param).name, "_",
-                                               std::get<1>(at.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, RankTrainCaseTest, ::testing::ValuesIn(kCases),
+                         [](const auto& at) { return std::string(at.param.name); });
 
 TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
   TinyModel model = Model();
@@ -136,24 +122,14 @@ TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
       "top_k: \"2\" router: SIGMOID correction: true } }";
   const auto context = MakeContext(runtime_.get(), model.Text());
   const Dataset data = TextOf(2000, 26);
-  for (const char* shard : {"NONE", "GRADIENTS"}) {
-    const TrainSpec spec =
-        Recipe(absl::StrCat("router_correction_rate: 0.02 dtype: BF16 shard: ", shard));
-    const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
-    for (const int ranks : {2, 3, 8}) {
-      for (const auto& trace : TraceOfRanks(*context, data, spec, 3, ranks, 1)) {
-        EXPECT_EQ(trace, expected);
-      }
+  const TrainSpec spec = Recipe("router_correction_rate: 0.02 dtype: BF16");
+  const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
+  for (const int ranks : {2, 3, 8}) {
+    for (const auto& trace : TraceOfRanks(*context, data, spec, 3, ranks, 1)) {
+      EXPECT_EQ(trace, expected);
     }
-    EXPECT_NE(expected, TraceOfOne(*context, data, Recipe("dtype: BF16"), 3));
   }
-}
-
-TEST_F(RankTrainTest, TheWireChangesNumbersAndHowManyRanksThereAreDoesNot) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
-  EXPECT_NE(TraceOfOne(*context, data, Recipe("wire: BF16"), 2),
-            TraceOfOne(*context, data, Recipe(""), 2));
+  EXPECT_NE(expected, TraceOfOne(*context, data, Recipe("dtype: BF16"), 3));
 }
 
 TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
@@ -242,11 +218,9 @@ TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
 TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
-  for (const char* recipe :
-       {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "dtype: BF16",
-        "dtype: BF16 shard: OPTIMIZER", "dtype: BF16 shard: GRADIENTS ema_decay: 0.5",
-        "dtype: BF16 shard: OPTIMIZER rule { match: 'layers.*.mlp.*' freeze: true }",
-        "wire: BF16 shard: GRADIENTS rule { match: 'head.*' } rule { match: '*' freeze: true }"}) {
+  for (const char* recipe : {"", "optimizer: MUON", "dtype: BF16 ema_decay: 0.5",
+                             "dtype: BF16 rule { match: 'layers.*.mlp.*' freeze: true }",
+                             "rule { match: 'head.*' } rule { match: '*' freeze: true }"}) {
     const TrainSpec spec = Recipe(recipe);
     std::vector<int64_t> totals(3);
     const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
@@ -269,53 +243,12 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   }
 }
 
-// Compares the memory of the ranks, all of which are threads of this process.
-TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
-  const auto weights_of = [&](const char* recipe) {
-    const TrainSpec spec = Recipe(recipe);
-    std::atomic<int64_t> bytes{0}, said{0};
-    const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
-      const std::vector<bool> owned = OwnedWeights(*context, spec, rank->rank(), 4);
-      const ParameterStore store(context->parameters, context->states, WeightFormatOf(spec), owned);
-      bytes += store.bytes();
-      PLUMB_ASSIGN_OR_RETURN(const auto session,
-                             TrainSession::Create(&*context, &data, spec, 1, rank));
-      said += session->memory().weights;
-      for (size_t i = 0; i < store.layout().entries.size(); ++i) {
-        if (!store.is_split(i)) continue;
-        EXPECT_EQ(session->parameters().split(i).low == nullptr, !owned.empty() && !owned[i]);
-      }
-      return absl::OkStatus();
-    });
-    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-    EXPECT_EQ(bytes, said);
-    return said.load();
-  };
-  const int64_t all = weights_of("dtype: BF16");
-  const ParameterLayout layout(context->parameters);
-  EXPECT_EQ(all, 4 * layout.size * 4);
-  int64_t matrices = 0;  // size of their low planes
-  for (const ParameterSpec& parameter : context->parameters) {
-    if (StoredDType(parameter, WeightFormat::kBf16) != DType::kBF16) continue;
-    matrices += AlignUp(parameter.shape.num_elements() * SizeOf(DType::kBF16));
-  }
-  EXPECT_GT(matrices, layout.size) << "most of the weights";
-  EXPECT_EQ(all - weights_of("dtype: BF16 shard: OPTIMIZER"), 3 * matrices);
-  EXPECT_EQ(all - weights_of("dtype: BF16 shard: GRADIENTS"), 3 * matrices);
-  // Programs read all f32 weights, and the average needs all of them.
-  EXPECT_EQ(weights_of("shard: OPTIMIZER"), all);
-  EXPECT_EQ(weights_of("dtype: BF16 shard: OPTIMIZER ema_decay: 0.5"), all);
-}
-
 TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(
-        const auto session,
-        TrainSession::Create(&*context, &data, Recipe("shard: OPTIMIZER"), 1, rank));
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
     StepProfile profile;
     session->SetProfile(&profile);
     PLUMB_RETURN_IF_ERROR(session->Step().status());
@@ -324,7 +257,7 @@ TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
       if (!row.in_graph) stages.push_back(row.name);
     }
     for (const char* stage : {"gradients: sending", "gradients: adding", "gradients: waiting",
-                              "results: sending and waiting", "weights: sending and waiting"}) {
+                              "results: sending and waiting"}) {
       EXPECT_THAT(stages, ::testing::Contains(stage));
     }
     return absl::OkStatus();
@@ -332,7 +265,7 @@ TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
+TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRank) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto gradient_squares = [](const TrainSession& session) {
@@ -352,39 +285,6 @@ TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
     PLUMB_RETURN_IF_ERROR(session->Step().status());
     if (rank->rank() == 0) {
       EXPECT_EQ(gradient_squares(*session), gradient_squares(*one));
-    }
-    PLUMB_ASSIGN_OR_RETURN(
-        const auto sharded,
-        TrainSession::Create(&*context, &data, Recipe("shard: GRADIENTS"), 1, rank));
-    EXPECT_THAT(std::string(sharded->SetProbe(1, {}).message()), HasSubstr("shard: GRADIENTS"));
-    return absl::OkStatus();
-  });
-  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-}
-
-TEST_F(RankTrainTest, ProbesShardedWeights) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
-  const auto values = [](const TrainSession& session) {
-    std::vector<double> figures;
-    for (const auto& parameter : session.probe()->parameters) {
-      const TensorStats& value = parameter.value;
-      figures.insert(figures.end(), {static_cast<double>(value.count), value.sum, value.sum_squares,
-                                     static_cast<double>(value.max_abs)});
-    }
-    return figures;
-  };
-  const auto one = *TrainSession::Create(&*context, &data, Recipe("dtype: BF16"), 1);
-  ASSERT_TRUE(one->SetProbe(2, {}).ok());
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(one->Step().ok());
-  const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(
-        const auto session,
-        TrainSession::Create(&*context, &data, Recipe("dtype: BF16 shard: OPTIMIZER"), 1, rank));
-    if (rank->rank() == 0) PLUMB_RETURN_IF_ERROR(session->SetProbe(2, {}));
-    for (int i = 0; i < 2; ++i) PLUMB_RETURN_IF_ERROR(session->Step().status());
-    if (rank->rank() == 0) {
-      EXPECT_EQ(values(*session), values(*one));
     }
     return absl::OkStatus();
   });
@@ -407,52 +307,60 @@ TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
   EXPECT_GT(ready.back().node, ready.front().node);
 }
 
-TEST_F(RankTrainTest, RanksDivideGradientsAndFrozenWeightsEvenly) {
+TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const TrainSpec spec = Recipe("rule { match: 'layers.2.*' } rule { match: '*' freeze: true }");
   const auto updates = PlanUpdates(spec, context->model, context->parameters);
   ASSERT_TRUE(updates.ok()) << updates.status();
   const ParameterLayout layout(context->parameters, updates->frozen);
   const BucketPlan plan = BucketPlan::Of(layout, 2);
-  int64_t frozen[2] = {0, 0}, gradients = 0;
+  int64_t gradients = 0;
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
     EXPECT_EQ(bucket.range.begin, gradients);
     gradients = bucket.range.end;
-    for (size_t i = bucket.first; i < bucket.end; ++i) {
-      if (!layout.entries[i].is_frozen()) continue;
-      frozen[bucket.owner] += layout.entries[i].shape.num_elements();
-    }
   }
   EXPECT_EQ(gradients, layout.size);
   const double half = static_cast<double>(plan.ElementsOf(0) + plan.ElementsOf(1)) / 2;
   EXPECT_EQ(2 * half, static_cast<double>(layout.size));
   EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
-  const double frozen_half = static_cast<double>(frozen[0] + frozen[1]) / 2;
-  EXPECT_NEAR(static_cast<double>(frozen[0]), frozen_half, 0.2 * frozen_half);
 }
 
-TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {
+TEST_F(RankTrainTest, StatesThatRankZeroWritesAreThoseOfAll) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
-  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(
-        const auto session,
-        TrainSession::Create(context.get(), &data, Recipe("shard: OPTIMIZER"), 1, rank));
-    PLUMB_ASSIGN_OR_RETURN(const auto bf16,
-                           TrainSession::Create(context.get(), &data,
-                                                Recipe("shard: OPTIMIZER dtype: BF16"), 1, rank));
-    EXPECT_EQ(bf16->parameters().CheckWhole().code(), absl::StatusCode::kFailedPrecondition);
-    const absl::Status refused = session->CheckStatesAreHere();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("plumb_trainer_share_states"));
-    // An error of rank 0 is returned on all ranks.
-    const absl::Status failed =
-        session->ShareStates([] { return absl::DataLossError("a damaged file"); });
-    EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(failed.message()), HasSubstr("rank 0 on host host0: a damaged file"));
-    return absl::OkStatus();
-  });
-  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+  for (const char* recipe : {"", "dtype: BF16 ema_decay: 0.5"}) {
+    const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+      PLUMB_ASSIGN_OR_RETURN(const auto session,
+                             TrainSession::Create(context.get(), &data, Recipe(recipe), 1, rank));
+      const auto written = [&] {
+        float value = 0;
+        session->parameters().Read(0, 3, 1, &value);
+        const float of_average =
+            session->average() == nullptr ? 7 : session->average()->floats(0)[3];
+        return std::vector<float>{value, of_average, session->first_moments()[3],
+                                  session->second_moments()[3],
+                                  static_cast<float>(session->step())};
+      };
+      PLUMB_RETURN_IF_ERROR(session->ShareStates([&] {
+        EXPECT_EQ(rank->rank(), 0);
+        const float value = 0.3f;  // not exact in bf16
+        session->parameters().Write(0, 3, 1, &value);
+        if (session->average() != nullptr) session->average()->floats(0)[3] = 7;
+        session->optimizer().first_moments()[3] = 8;
+        session->optimizer().second_moments()[3] = 9;
+        session->ResumeAt(4);
+        return absl::OkStatus();
+      }));
+      EXPECT_EQ(written(), (std::vector<float>{0.3f, 7, 8, 9, 4}));
+      // An error of rank 0 is returned on all ranks.
+      const absl::Status failed =
+          session->ShareStates([] { return absl::DataLossError("a damaged file"); });
+      EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(failed.message()), HasSubstr("rank 0 on host host0: a damaged file"));
+      return absl::OkStatus();
+    });
+    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+  }
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST(TrainSpecTest, UnitsDivideAStepsSequences) {
 
 constexpr char kEverything[] =
     "max_steps: 200 batch_size: 8 gradient_accumulation_steps: 2 learning_rate: 0.01 beta1: 0.85\n"
-    "units: 16 shard: GRADIENTS wire: BF16\n"
+    "units: 16\n"
     "beta2: 0.99 eps: 1e-5 weight_decay: 0.123456789 weight_decay_on: EVERYTHING grad_clip: 0.5\n"
     "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
@@ -81,8 +81,6 @@ TEST(TrainSpecTest, TakesGivenValues) {
   EXPECT_EQ(s.gradient_accumulation_steps, 2);
   EXPECT_EQ(s.num_units(), 16);
   EXPECT_EQ(s.unit_rows(), 1);
-  EXPECT_EQ(s.shard, Shard::kGradients);
-  EXPECT_EQ(s.wire, DType::kBF16);
   EXPECT_EQ(s.learning_rate, 0.01);
   EXPECT_EQ(s.beta1, 0.85);
   EXPECT_EQ(s.beta2, 0.99);

@@ -23,12 +23,10 @@
 #define PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
@@ -37,14 +35,6 @@
 
 namespace plumb {
 
-// Callback that durably writes a file of tensors at JoinPath(directory, name) and returns the hash
-// of its content.
-using TensorFileWriter = absl::FunctionRef<absl::StatusOr<uint64_t>(
-    const std::string& directory, const char* name, const SafetensorsImage& image)>;
-// Writes the file from this process alone.
-absl::StatusOr<uint64_t> WriteTensorFile(const std::string& directory, const char* name,
-                                         const SafetensorsImage& image);
-
 struct CheckpointContents {
   int64_t step = 0;        // number of completed optimizer steps
   int64_t last_good = -1;  // step of the checkpoint to keep and to name in last_good; -1: none
@@ -52,11 +42,6 @@ struct CheckpointContents {
   absl::Span<const TensorToWrite> optimizer;    // may be empty
   std::string state = "{}";                     // a JSON object defined by the caller
   std::map<std::string, std::string> metadata;  // for both safetensors files
-  // Wrapper around the writing of files. Calls `write`, which writes all files into `directory`
-  // before the checkpoint gets its name; an error it returns is that of WriteCheckpoint. null:
-  // `write` is called with WriteTensorFile.
-  using Write = absl::FunctionRef<absl::Status(TensorFileWriter)>;
-  std::function<absl::Status(const std::string& directory, Write write)> around;
 };
 
 // Writes RUN/checkpoints/step-<step>, replacing an older one of the same step, and makes it the

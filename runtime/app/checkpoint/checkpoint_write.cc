@@ -38,25 +38,30 @@ absl::Status RemoveLeftovers(const std::string& checkpoints) {
 absl::Status WriteTensors(const std::string& directory, const char* name,
                           absl::Span<const TensorToWrite> tensors,
                           const std::map<std::string, std::string>& metadata,
-                          TensorFileWriter write, Checkpoint* checkpoint) {
+                          Checkpoint* checkpoint) {
   const std::string path = JoinPath(directory, name);
   absl::StatusOr<SafetensorsImage> image = SafetensorsImage::Create(tensors, metadata);
   if (!image.ok()) return Annotate(image.status(), absl::StrCat(path, ": "));
-  PLUMB_ASSIGN_OR_RETURN(const uint64_t hash, write(directory, name, *image));
-  checkpoint->files[name] = {image->bytes(), hash};
+  ContentHasher hasher;
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, [&](PieceSink sink) {
+    return image->Produce([&](absl::string_view piece) {
+      hasher.Update(piece);
+      return sink(piece);
+    });
+  }));
+  checkpoint->files[name] = {image->bytes(), hasher.Finish()};
   return absl::OkStatus();
 }
 
-absl::Status WriteFiles(const std::string& directory, const CheckpointContents& contents,
-                        TensorFileWriter write) {
+absl::Status WriteFiles(const std::string& directory, const CheckpointContents& contents) {
   Checkpoint checkpoint;
   checkpoint.step = contents.step;
   checkpoint.state = contents.state;
   PLUMB_RETURN_IF_ERROR(
-      WriteTensors(directory, kModelFile, contents.model, contents.metadata, write, &checkpoint));
+      WriteTensors(directory, kModelFile, contents.model, contents.metadata, &checkpoint));
   if (!contents.optimizer.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteTensors(directory, kOptimizerFile, contents.optimizer,
-                                       contents.metadata, write, &checkpoint));
+                                       contents.metadata, &checkpoint));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string state, FormatState(checkpoint));
   return WriteFileAtomically(JoinPath(directory, kStateFile), state);
@@ -102,18 +107,6 @@ absl::Status CleanUp(const std::string& checkpoints, int64_t step, int64_t last_
 
 }  // namespace
 
-absl::StatusOr<uint64_t> WriteTensorFile(const std::string& directory, const char* name,
-                                         const SafetensorsImage& image) {
-  ContentHasher hasher;
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(directory, name), [&](PieceSink sink) {
-    return image.Produce([&](absl::string_view piece) {
-      hasher.Update(piece);
-      return sink(piece);
-    });
-  }));
-  return hasher.Finish();
-}
-
 absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContents& contents,
                              int keep) {
   const std::string name = StepName(contents.step);
@@ -127,12 +120,7 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
   PLUMB_RETURN_IF_ERROR(MakeDirectories(checkpoints));
   PLUMB_RETURN_IF_ERROR(RemoveLeftovers(checkpoints));
   PLUMB_RETURN_IF_ERROR(MakeDirectories(temporary));
-  const auto write = [&](TensorFileWriter writer) {
-    return WriteFiles(temporary, contents, writer);
-  };
-  const absl::Status written =
-      contents.around == nullptr ? write(&WriteTensorFile) : contents.around(temporary, write);
-  if (!written.ok()) {
+  if (const absl::Status written = WriteFiles(temporary, contents); !written.ok()) {
     RemoveTree(temporary).IgnoreError();  // report the first error
     return written;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 
@@ -48,8 +49,8 @@ std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state)
     if (tensor.data.data() != nullptr) continue;
     tensors[i].copy = [trainer, state, i](int64_t begin, int64_t n, void* to) {
       const api::Span<float> block(static_cast<float*>(to), static_cast<size_t>(n));
-      if (trainer->ReadState(state, i, begin, block).ok()) return;
-      std::fill_n(block.data(), n, 0.0f);  // the reader of the state of several ranks checks for it
+      const bool is_read = trainer->ReadState(state, i, begin, block).ok();
+      PLUMB_CHECK(is_read, "the elements of the trainer's tensors can be read");
     };
   }
   return tensors;

@@ -35,7 +35,7 @@ constexpr ResumeRule kRules[] = {
     {"eval_interval eval_batches checkpoint_interval checkpoint_seconds keep_checkpoints "
      "on_divergence max_divergences",
      true, "from the next step on"},
-    {"shard recompute", true, "no number changes"},
+    {"recompute", true, "no number changes"},
     {"units", true, "sums are rounded differently from the next step on"},
     {"batch_size gradient_accumulation_steps", false,
      "their product is the number of sequences of a step, so that another one repeats or skips "
@@ -48,7 +48,7 @@ constexpr ResumeRule kRules[] = {
     {"masked_tokens.share masked_tokens.mask_token masked_tokens.masked masked_tokens.random "
      "masked_tokens.special_token",
      false, "losses would be of other tokens than those of the completed steps"},
-    {"dtype wire", false, "losses would have another precision than those of the completed steps"},
+    {"dtype", false, "losses would have another precision than those of the completed steps"},
     {"optimizer", false, "the moments in the checkpoint are those of the other optimizer"},
     {"normalize", false, "the completed steps normalized these matrices and no others"},
 };

@@ -141,8 +141,9 @@ void RunIdentity::ContinueAs(const RunIdentity& now, int64_t step) {
 }
 
 std::string WithoutStorage(const std::string& recipe) {
-  return WithoutLines(recipe, {"seed:", "checkpoint_interval:", "checkpoint_seconds:",
-                               "keep_checkpoints:", "shard:", "recompute:"});
+  return WithoutLines(
+      recipe,
+      {"seed:", "checkpoint_interval:", "checkpoint_seconds:", "keep_checkpoints:", "recompute:"});
 }
 
 std::string HashOfTokenizer(const Tokenizer& tokenizer) {

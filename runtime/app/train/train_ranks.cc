@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/train/train_ranks.h"
 
-#include <cstdlib>
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/app/checkpoint/checkpoint_layout.h"
 #include "runtime/app/text_difference.h"
 #include "runtime/app/train/run_identity.h"
 #include "runtime/base/status.h"
@@ -20,23 +16,11 @@ std::string ProcessorText(const RankFacts& facts) {
   return absl::StrCat(facts.processor, ", kernels ", facts.isa);
 }
 
-// Fails if tensors of the optimizer on other ranks could not be read, in which case they were
-// written as zeros.
-absl::Status CheckStatesWereHere(api::Trainer* trainer) {
-  float nothing;
-  for (size_t i = 0;; ++i) {
-    const auto tensor = trainer->StateTensor(api::State::kOptimizer, i);
-    if (!tensor.ok()) return absl::OkStatus();
-    if (tensor->data.data() != nullptr) continue;
-    return ToStatus(trainer->ReadState(api::State::kOptimizer, i, 0, {&nothing, 0}));
-  }
-}
-
 }  // namespace
 
 // Order from rank 0. All ranks run the same program, so its bytes are sent.
 struct TrainRanks::Order {
-  enum Kind : int64_t { kStep = 1, kCheckFinite, kShareStates, kCheckpoint, kEnd } kind;
+  enum Kind : int64_t { kStep = 1, kShareStates, kEnd } kind;
   int64_t argument = 0;  // kStep: the batch; kEnd: the exit code
 };
 
@@ -94,7 +78,7 @@ absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
   for (const RankFacts& each : all) {
     const std::string who = absl::StrCat("rank ", each.rank, " on host ", each.host);
     if (ProcessorText(each) != ProcessorText(first)) {
-      std::string text =
+      const std::string text =
           absl::StrCat(who, ": a processor of another kind than that of rank 0 on host ",
                        first.host, ": ", ProcessorText(each), ", not ", ProcessorText(first),
                        "; processors round differently, so the results are not those of one "
@@ -103,8 +87,6 @@ absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
         return absl::InvalidArgumentError(
             absl::StrCat(text, "; drop --require-same-bits, or use hosts of one kind"));
       }
-      absl::StrAppend(&text, "; train.shard: OPTIMIZER keeps the weights of all ranks equal");
-      are_alike_ = false;
       if (launch_->is_first()) runtime->Warn(text);
       return absl::OkStatus();
     }
@@ -118,11 +100,6 @@ absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
   return absl::OkStatus();
 }
 
-void TrainRanks::SetTrainer(api::Trainer* trainer, size_t weights) {
-  trainer_ = trainer;
-  weights_ = weights;
-}
-
 absl::StatusOr<api::StepInfo> TrainRanks::Step(
     int64_t batch, absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step, bool* stop_wanted) {
   PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kStep, batch}));
@@ -131,12 +108,6 @@ absl::StatusOr<api::StepInfo> TrainRanks::Step(
   PLUMB_ASSIGN_OR_RETURN(const bool wanted, launch_->Any(false));
   *stop_wanted = *stop_wanted || wanted;
   return stepped;
-}
-
-absl::Status TrainRanks::CheckFinite() {
-  // Each rank checks its part of the optimizer's states.
-  PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kCheckFinite}));
-  return AllOk(ToStatus(trainer_->Check()));
 }
 
 absl::Status TrainRanks::ShareStates(absl::FunctionRef<absl::Status()> use) {
@@ -151,44 +122,6 @@ absl::Status TrainRanks::ShareStates(absl::FunctionRef<absl::Status()> use) {
 absl::Status TrainRanks::WithStates(absl::FunctionRef<absl::Status()> use) {
   PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kShareStates}));
   return ShareStates(use);
-}
-
-absl::Status TrainRanks::WriteStates(const std::string& directory,
-                                     CheckpointContents::Write write) {
-  constexpr char kVariable[] = "PLUMB_CHECKPOINT_WRITERS";
-  const char* const said = std::getenv(kVariable);
-  const absl::string_view writers_wanted = said == nullptr ? "" : said;
-  if (!writers_wanted.empty() && writers_wanted != "ONE" && writers_wanted != "ALL") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kVariable, ": must be ONE, ALL or unset, is ", writers_wanted));
-  }
-  if (are_alike_ && writers_wanted != "ONE") {
-    PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kCheckpoint}));
-    CheckpointWriters writers = Writers();
-    const size_t name = directory.rfind('/') + 1;
-    PLUMB_ASSIGN_OR_RETURN(const int blind, writers.Begin(directory.substr(name)));
-    if (blind < 0) {
-      const auto together = [&](const std::string&, const char* file,
-                                const SafetensorsImage& image) {
-        const bool is_model = absl::string_view(file) == kModelFile;
-        return writers.Write(file, is_model ? api::State::kModel : api::State::kOptimizer, image);
-      };
-      const absl::Status written = write(together);
-      const absl::Status ended = writers.End();
-      return written.ok() ? ended : written;
-    }
-    if (writers_wanted == "ALL") {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", blind, " on host ", launch_->hosts()[static_cast<size_t>(blind)],
-                       ": cannot see ", directory, ", which every rank writes with ", kVariable,
-                       "=ALL; choose an --out that all hosts share, or unset the variable, so that "
-                       "rank 0 writes alone"));
-    }
-  }
-  return WithStates([&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(write(&WriteTensorFile));
-    return CheckStatesWereHere(trainer_);
-  });
 }
 
 absl::Status TrainRanks::End(int exit_code) { return BroadcastOrder({Order::kEnd, exit_code}); }
@@ -206,21 +139,12 @@ absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t ba
         PLUMB_RETURN_IF_ERROR(launch_->Any(wants_stop()).status());
         break;
       }
-      case Order::kCheckFinite: {
-        const absl::Status finite = ToStatus(trainer_->Check());
-        const absl::Status all = plumb::AllOk(launch_->ranks(), finite);
-        if (!all.ok() && !absl::IsAborted(all)) return all;
-        break;
-      }
       case Order::kShareStates: {
         const absl::Status shared = ShareStates([] { return absl::OkStatus(); });
         // Rank 0 has the error and decides how to handle it.
         if (!shared.ok() && !absl::IsCancelled(shared)) return shared;
         break;
       }
-      case Order::kCheckpoint:
-        PLUMB_RETURN_IF_ERROR(Writers().Follow());
-        break;
       case Order::kEnd:
         return static_cast<int>(order.argument);
       default:

@@ -14,8 +14,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/app/checkpoint/checkpoint.h"
-#include "runtime/app/checkpoint/checkpoint_writers.h"
 #include "runtime/app/launch/launch.h"
 #include "runtime/app/plumb_api.h"
 #include "runtime/app/train/recipe.h"
@@ -25,9 +23,8 @@ namespace plumb {
 
 class TrainRanks {
  public:
-  // Requires: `launch` has several ranks and outlives this object. `run_dir` is the path on this
-  // rank.
-  TrainRanks(Launch* launch, std::string run_dir) : launch_(launch), run_dir_(std::move(run_dir)) {}
+  // Requires: `launch` has several ranks and outlives this object.
+  explicit TrainRanks(Launch* launch) : launch_(launch) {}
 
   bool is_first() const { return launch_->is_first(); }
   int size() const { return launch_->size(); }
@@ -45,8 +42,8 @@ class TrainRanks {
   // processors that round differently, or fails if `require_same_bits`.
   absl::Status CheckAgree(HostRuntime* runtime, const Recipe& recipe, const std::string& model_text,
                           const api::Model& model, const Dataset& data, bool require_same_bits);
-  // Sets the trainer for all further calls, whose model has `weights` tensors.
-  void SetTrainer(api::Trainer* trainer, size_t weights);
+  // Sets the trainer for all further calls.
+  void SetTrainer(api::Trainer* trainer) { trainer_ = trainer; }
 
   // --- On rank 0, while the others follow ---
 
@@ -55,13 +52,8 @@ class TrainRanks {
   absl::StatusOr<api::StepInfo> Step(int64_t batch,
                                      absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step,
                                      bool* stop_wanted);
-  // Errors: kAborted if a weight, a moment or a norm buffer is not finite on any rank.
-  absl::Status CheckFinite();
-  // Calls `use`, which may read and write all states of the trainer.
+  // Calls `use`, which may write the trainer's states, and sends them to the other ranks.
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
-  // Writes the files of a checkpoint, from all ranks if all see the directory, otherwise from this
-  // one.
-  absl::Status WriteStates(const std::string& directory, CheckpointContents::Write write);
   // Makes Follow on the other ranks return `exit_code`. Must be the last call.
   absl::Status End(int exit_code);
 
@@ -77,13 +69,9 @@ class TrainRanks {
   absl::Status BroadcastOrder(Order order);
   absl::Status ShareStates(absl::FunctionRef<absl::Status()> use);
   absl::Status CheckSameText(absl::string_view what, const std::string& mine) const;
-  CheckpointWriters Writers() const { return {launch_->ranks(), trainer_, run_dir_, weights_}; }
 
   Launch* const launch_;
-  const std::string run_dir_;
   api::Trainer* trainer_ = nullptr;
-  size_t weights_ = 0;
-  bool are_alike_ = true;  // tensors that several ranks have are bitwise equal
 };
 
 }  // namespace plumb

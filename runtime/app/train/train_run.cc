@@ -222,7 +222,7 @@ absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
   absl::StatusOr<api::Trainer> created = ToStatus(api::Trainer::Create(*model, options));
   if (!created.ok()) return recipe.InFile(created.status());
   trainer = *std::move(created);
-  if (ranks != nullptr) ranks->SetTrainer(&*trainer, model->TensorCount());
+  if (ranks != nullptr) ranks->SetTrainer(&*trainer);
   info.memory = ToTrainingMemory(trainer->Memory(), recipe, batches->max_seq());
   if (!validation.has_value()) return absl::OkStatus();
   info.memory.validation = validation->bytes;
@@ -282,7 +282,7 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
   info.threads = runtime->threads();
   info.out = request.out;
   if (request.launch != nullptr && request.launch->size() > 1) {
-    ranks = std::make_unique<TrainRanks>(request.launch, request.out);
+    ranks = std::make_unique<TrainRanks>(request.launch);
   }
   PLUMB_ASSIGN_OR_RETURN(const bool resumes, ResumesFiles(request));
   if (ranks != nullptr && !ranks->is_first()) return OpenFollower(request, resumes);
@@ -335,10 +335,6 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepOn(int64_t number) {
   return StepOnBatches(first, &*batches, &micro_batch, &*trainer);
 }
 
-absl::Status TrainRun::Impl::CheckFinite() const {
-  return ranks == nullptr ? ToStatus(trainer->Check()) : ranks->CheckFinite();
-}
-
 absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
     if (ProbeDue(step() + 1)) PLUMB_RETURN_IF_ERROR(probe->BeginStep(&*trainer));
@@ -358,7 +354,7 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report
     if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
     // An update can overflow even if its gradient was finite. Checkpoints must not contain such
     // weights.
-    const absl::Status finite = CheckFinite();
+    const absl::Status finite = ToStatus(trainer->Check());
     if (finite.ok()) return stepped;
     PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
     PLUMB_RETURN_IF_ERROR(HandleDivergence(finite, /*weights_are_lost=*/true, report));
@@ -414,7 +410,7 @@ absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
     return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
   }
   if (checkpoint_step == step()) return checkpoint_path;
-  PLUMB_RETURN_IF_ERROR(CheckFinite());
+  PLUMB_RETURN_IF_ERROR(ToStatus(trainer->Check()));
   if (!incidents.losses.is_high()) incidents.last_good = step();
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   return checkpoint_path;
@@ -435,11 +431,6 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   contents.last_good = incidents.last_good;
   contents.model = model_tensors;
   contents.optimizer = optimizer;
-  if (ranks != nullptr) {
-    contents.around = [this](const std::string& directory, CheckpointContents::Write write) {
-      return ranks->WriteStates(directory, write);
-    };
-  }
   contents.state = WithIncidents(WithTraining(state, recipe), incidents);
   contents.metadata = {{"plumb", api::Version()},
                        {"model", model_text},

@@ -126,11 +126,9 @@ struct TrainRun::Impl {
   absl::Status ReadTensors(const Checkpoint& checkpoint);
   // Writes a checkpoint of this step, replacing an existing one.
   absl::Status WriteCheckpointNow();
-  // Errors: kAborted if a weight, a moment or a norm buffer is not finite.
-  absl::Status CheckFinite() const;
   // Takes a step on batch `number`, from 1, on this rank.
   absl::StatusOr<api::StepInfo> StepOn(int64_t number);
-  // Calls `use`, which may read and write all states of the trainer.
+  // Calls `use`, which may write the trainer's states, and sends them to other ranks.
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
 
   // Handles a diverged step as the recipe specifies. Returns OK if the run continues.

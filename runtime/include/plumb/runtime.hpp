@@ -27,8 +27,6 @@ inline std::string Version() { return plumb_version(); }
 
 struct RuntimeOptions {
   bool use_environment = true;  // false: PLUMB_RUNTIME_NO_ENVIRONMENT
-  bool guard_plugins = false;   // PLUMB_RUNTIME_GUARD_PLUGINS
-  bool signal_stacks = false;   // PLUMB_RUNTIME_SIGNAL_STACKS
   std::int32_t threads = 0;     // max of a call; 0: one for each processor, or OMP_NUM_THREADS
   std::string gemm;             // "": "auto"
   // Absolute directories, separated by ':', that are searched first.
@@ -61,8 +59,6 @@ class Runtime {
   static Result<Runtime> Create(RuntimeOptions options = {}) {
     auto given = internal::Sized<plumb_runtime_options>();
     if (!options.use_environment) given.flags |= PLUMB_RUNTIME_NO_ENVIRONMENT;
-    if (options.guard_plugins) given.flags |= PLUMB_RUNTIME_GUARD_PLUGINS;
-    if (options.signal_stacks) given.flags |= PLUMB_RUNTIME_SIGNAL_STACKS;
     given.threads = options.threads;
     if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
     given.plugin_path = options.plugin_path.c_str();
@@ -164,12 +160,12 @@ enum class Weights : std::int32_t {
 
 using PluginCall = plumb_plugin_call;
 
-// Returns the norm call that this thread is in, with the operand at `address`; nothing if it is in
-// none. May be called by signal handlers.
-inline std::optional<PluginCall> CurrentPluginCall(const void* address = nullptr) noexcept {
+// Returns the norm call that this thread is in; nothing if it is in none. May be called by signal
+// handlers.
+inline std::optional<PluginCall> CurrentPluginCall() noexcept {
   PluginCall call = {};
   call.struct_size = sizeof(call);
-  if (plumb_current_plugin_call(address, &call) == 0) return std::nullopt;
+  if (plumb_current_plugin_call(&call) == 0) return std::nullopt;
   return call;
 }
 // Fills `calls` with the norm calls of all threads, and returns their number. May be called by

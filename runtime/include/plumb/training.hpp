@@ -198,9 +198,8 @@ class Trainer {
     });
   }
 
-  // Lets rank 0 access the state of all ranks. All ranks call it; rank 0 calls use(), which may
-  // read and write all states, save and load. It returns void or Next: Next::kStop is
-  // Code::kCancelled on all ranks.
+  // Lets rank 0 write the state of all ranks. All ranks call it; rank 0 calls use(), which may write
+  // states and load. It returns void or Next: Next::kStop is Code::kCancelled on all ranks.
   template <class Use>
   Result<void> ShareStates(Use&& use) {
     struct User {

@@ -279,7 +279,7 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
       const AdamWFactors& factors = factors_of.Of(*segment);
       const int64_t from = std::max(begin, segment->begin);
       const int64_t to = std::min(end, segment->end);
-      const AdamWStretch stretch = {buffers.grad + from, buffers.m + (from + segment->m_offset),
+      const AdamWStretch stretch = {buffers.grad + from, buffers.m + from,
                                     buffers.v + (from + segment->v_offset), to - from};
       if (segment->is_split) {
         const SplitF32 all =

@@ -27,7 +27,6 @@ struct AdamWSegment {
   float lr_offset = 0;   // its learning rate is lr_scale * learning_rate + lr_offset
   int32_t group = 0;     // index in AdamWStep::groups
   int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset]
-  int64_t m_offset = 0;  // the first moment of element i is m[i + m_offset]
   // Its parameters, if they are not in `param`: `floats`, or `planes` if it is split.
   float* floats = nullptr;
   SplitF32 planes = {nullptr, nullptr};
@@ -45,7 +44,7 @@ struct AdamWStep {
   absl::Span<const AdamWGroup> groups;
 };
 
-// Flat buffers of an update; m and v may omit elements that AdamW does not update.
+// Flat buffers of an update; v may omit elements that AdamW does not update.
 struct AdamWBuffers {
   const float* grad;
   float* param;

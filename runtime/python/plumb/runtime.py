@@ -35,17 +35,15 @@ class Runtime(Object):
     """Norms, placements and threads. `threads`: max of a call; 0: OMP_NUM_THREADS, else one for each processor. With
     `environment` False, PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. `gemm`: the GEMM
     engine, as in plumb.h. `plugin_path`, `placement_path`: absolute directories, separated by ":", that are searched
-    first. `log(level, message)` receives messages on the calling thread; default: the logger "plumb". `guard_plugins`:
-    a norm that writes outside of its operands is an error; slow."""
+    first. `log(level, message)` receives messages on the calling thread; default: the logger "plumb"."""
     _kind = "runtime"
 
     def __init__(self, threads: int = 0, *, environment: bool = True, gemm: Optional[str] = None,
                  log: Optional[Callable[[int, str], object]] = None, plugin_path: Optional[str] = None,
-                 placement_path: Optional[str] = None, guard_plugins: bool = False) -> None:
+                 placement_path: Optional[str] = None) -> None:
         tell = log_function(log)
-        flags = (0 if environment else 1) | (2 if guard_plugins else 0)
         options = structs.RuntimeOptions(
-            flags=flags, threads=threads, log=ctypes.cast(tell, c_void_p),
+            flags=0 if environment else 1, threads=threads, log=ctypes.cast(tell, c_void_p),
             gemm=None if gemm is None else c_string(gemm, "gemm"),
             plugin_path=None if plugin_path is None else c_string(plugin_path, "plugin_path"),
             placement_path=None if placement_path is None else c_string(placement_path, "placement_path"))
