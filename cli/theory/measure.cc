@@ -121,25 +121,6 @@ TokenBatch NextTokens(const std::vector<int32_t>& tokens) {
   return {{tokens}, {std::move(targets)}, {}};
 }
 
-// Probes one pass per seed and passes its figures to `use`.
-absl::Status ForSeeds(api::Model* model, const MeasureOptions& options,
-                      const std::vector<std::string>& globs,
-                      const std::function<void(const ProbeFigures&)>& use) {
-  const api::ModelInfo info = model->Info();
-  PLUMB_RETURN_IF_ERROR(CheckTokens(info, options.seq));
-  for (int64_t seed = 1; seed <= options.seeds; ++seed) {
-    if (options.stop && options.stop()) return absl::CancelledError("interrupted");
-    PLUMB_RETURN_IF_ERROR(
-        OrOutOfMemory("the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
-    const std::vector<int32_t> tokens =
-        DistinctTokens(options.seq, info.vocab_size, static_cast<uint64_t>(seed));
-    PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures,
-                           ProbeTokens(model, NextTokens(tokens), globs));
-    use(figures);
-  }
-  return absl::OkStatus();
-}
-
 double Rms(const TensorFigures& figures) { return figures.nonfinite > 0 ? kNan : figures.rms; }
 double MeanSquare(const TensorFigures& figures) { return Rms(figures) * Rms(figures); }
 double FrobeniusNorm(const TensorFigures& figures) {
@@ -236,33 +217,28 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
 
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*model));
+  const api::ModelInfo info = model->Info();
+  PLUMB_RETURN_IF_ERROR(CheckTokens(info, options.seq));
   ValuesByName squares, norms;
-  const absl::Status status =
-      ForSeeds(model, options, plan.globs, [&](const ProbeFigures& figures) {
-        for (const ProbedTensor& tensor : figures.activations) {
-          squares[tensor.name].push_back(MeanSquare(tensor.figures));
-        }
-        for (const ProbedTensor& tensor : figures.gradients) {
-          squares["grad." + tensor.name].push_back(MeanSquare(tensor.figures));
-        }
-        for (const ProbedParameter& parameter : figures.parameters) {
-          norms[parameter.name].push_back(FrobeniusNorm(parameter.gradient));
-        }
-      });
-  PLUMB_RETURN_IF_ERROR(status);
-  return Assemble(plan, squares, norms);
-}
-
-absl::StatusOr<double> MeanSquareAt(api::Model* model, const std::string& point,
-                                    const MeasureOptions& options) {
-  std::vector<double> squares;
-  const absl::Status status = ForSeeds(model, options, {point}, [&](const ProbeFigures& figures) {
+  for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+    if (options.stop && options.stop()) return absl::CancelledError("interrupted");
+    PLUMB_RETURN_IF_ERROR(
+        OrOutOfMemory("the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
+    const std::vector<int32_t> tokens =
+        DistinctTokens(options.seq, info.vocab_size, static_cast<uint64_t>(seed));
+    PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures,
+                           ProbeTokens(model, NextTokens(tokens), plan.globs));
     for (const ProbedTensor& tensor : figures.activations) {
-      squares.push_back(MeanSquare(tensor.figures));
+      squares[tensor.name].push_back(MeanSquare(tensor.figures));
     }
-  });
-  PLUMB_RETURN_IF_ERROR(status);
-  return Summarize(squares).mean;
+    for (const ProbedTensor& tensor : figures.gradients) {
+      squares["grad." + tensor.name].push_back(MeanSquare(tensor.figures));
+    }
+    for (const ProbedParameter& parameter : figures.parameters) {
+      norms[parameter.name].push_back(FrobeniusNorm(parameter.gradient));
+    }
+  }
+  return Assemble(plan, squares, norms);
 }
 
 double LogLogSlope(const std::vector<double>& x, const std::vector<double>& y) {

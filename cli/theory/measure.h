@@ -73,11 +73,6 @@ struct Measurement {
 // kInvalidArgument if its context or vocabulary is smaller than `options.seq`.
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options);
 
-// Returns the mean square of the stream, ||x||^2 / d averaged over tokens and seeds, at any point
-// that can be probed.
-absl::StatusOr<double> MeanSquareAt(api::Model* model, const std::string& point,
-                                    const MeasureOptions& options);
-
 // Returns the least-squares slope of log y over log x; NaN for fewer than two different x, or a
 // value that has no logarithm.
 double LogLogSlope(const std::vector<double>& x, const std::vector<double>& y);

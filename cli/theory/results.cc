@@ -135,20 +135,15 @@ void AppendRatioCsv(int64_t n_layer, const char* quantity, const RatioOverSeeds&
 
 }  // namespace
 
-DepthSeries LastGradients(const TheoryResults& results) {
-  DepthSeries series;
+std::optional<double> MeasuredDepthSlope(const TheoryResults& results) {
+  std::vector<double> depths, last_gradients;
   for (const Measurement& depth : results.depths) {
     if (depth.gradients.empty()) continue;
-    series.depths.push_back(static_cast<double>(depth.n_layer));
-    series.last_gradients.push_back(depth.gradients.back().value.mean);
+    depths.push_back(static_cast<double>(depth.n_layer));
+    last_gradients.push_back(depth.gradients.back().value.mean);
   }
-  return series;
-}
-
-std::optional<double> MeasuredDepthSlope(const TheoryResults& results) {
-  const DepthSeries series = LastGradients(results);
-  if (series.depths.size() < 2) return std::nullopt;
-  return LogLogSlope(series.depths, series.last_gradients);
+  if (depths.size() < 2) return std::nullopt;
+  return LogLogSlope(depths, last_gradients);
 }
 
 std::string ToText(const TheoryResults& results) {
