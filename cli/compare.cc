@@ -52,7 +52,6 @@ std::string CommandText(const CompareFlags& options) {
   if (study.probe) absl::StrAppend(&text, " --probe");
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
   for (const std::string& point : study.probe_points) add("--probe-point", point);
-  if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
   if (!options.store.empty()) add("--store", options.store);
   add("--out", options.out);
   return text;
@@ -171,7 +170,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "Probe these points or groups, see plumb train --help; repeatable. The report's plots "
       "need default");
   app->option_defaults()->group("Output");
-  app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  AddRemoved(app, "--tensorboard", "convert the runs with python -m plumb tensorboard RUN..");
   app->add_option("--store", options->store,
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")

@@ -385,7 +385,6 @@ RunIdentity IdentityOf(const Study& study, const PlanGroup& group, const std::st
   inputs.seed = seed;
   inputs.probe = {study.probe_every, study.probe_points};
   inputs.samples = study.samples;
-  inputs.tensorboard = study.tensorboard;
   return RunIdentity::Of(inputs);
 }
 
@@ -491,7 +490,6 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan
                                                            HostRuntime* runtime) {
   TrainRequest request = plan.Request({group, plan.study.seeds.front(), "", {}});
   request.resume = false;
-  request.tensorboard = false;
   return TrainRun::Open(runtime, request);
 }
 
@@ -519,7 +517,6 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.probe.every = study.probe_every;
   request.probe.points = study.probe_points;
   request.samples = study.samples;
-  request.tensorboard = study.tensorboard;
   return request;
 }
 

@@ -56,7 +56,6 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   study.choosing_seeds = spec.choosing_seeds;
   study.probe_every = spec.probe_every;
   study.probe_points = spec.probe_points;
-  study.tensorboard = spec.tensorboard;
   return study;
 }
 
@@ -76,7 +75,6 @@ std::string Study::ToText() const {
   spec.choosing_seeds = choosing_seeds;
   spec.probe_every = probe_every;
   spec.probe_points = probe_points;
-  spec.tensorboard = tensorboard;
   return spec.ToText();
 }
 

@@ -46,7 +46,6 @@ struct Study {
   int64_t samples = 8;                    // number of samples from each trained model
   int64_t probe_every = 0;                // 0: none
   std::vector<std::string> probe_points;  // ProbeOptions::points of every run
-  bool tensorboard = false;
 
   // Reads a study. Errors: with "file:line:column", all at once if possible.
   static absl::StatusOr<Study> FromFile(const std::string& path);

@@ -164,7 +164,6 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   } else if ((options.probe || !options.probe_points.empty()) && study.probe_every == 0) {
     study.probe_every = kDefaultProbeInterval;
   }
-  study.tensorboard = study.tensorboard || options.tensorboard;
   return study;
 }
 

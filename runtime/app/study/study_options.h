@@ -27,7 +27,6 @@ struct StudyOptions {
   bool probe = false;
   int64_t probe_every = -1;  // -1: not given
   std::vector<std::string> probe_points;
-  bool tensorboard = false;
 };
 
 // Builds the study; its seeds are 1 to 3 unless others are given. Errors: those of Study::FromFile,

@@ -102,7 +102,6 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   if (message.has_choosing_seeds()) spec.choosing_seeds = message.choosing_seeds();
   spec.probe_every = message.probe_every();
   spec.probe_points.assign(message.probe_point().begin(), message.probe_point().end());
-  spec.tensorboard = message.tensorboard();
   return spec;
 }
 
@@ -126,7 +125,6 @@ std::string StudySpec::ToText() const {
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));
   if (choosing_seeds > 0) message.set_choosing_seeds(static_cast<int32_t>(choosing_seeds));
   message.set_probe_every(static_cast<int32_t>(probe_every));
-  message.set_tensorboard(tensorboard);
   for (const std::string& point : probe_points) message.add_probe_point(point);
   return textproto::PrintText(message);
 }

@@ -33,7 +33,6 @@ struct StudySpec {
   int64_t choosing_seeds = 0;
   int64_t probe_every = 0;
   std::vector<std::string> probe_points;
-  bool tensorboard = false;
 
   std::string ToText() const;
 };
