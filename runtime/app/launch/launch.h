@@ -39,17 +39,9 @@ struct LaunchOptions {
 struct RankFacts {
   int rank = 0;
   std::string host;
-  int64_t pid = 0;
-  std::string processor;   // "Intel(R) Xeon(R) ... (GenuineIntel 6-143)"
-  std::string isa;         // ISA of plumb's kernels: "AVX3_SPR"
-  std::string matmul;      // HostRuntime::matmul; equal texts on equal processors: equal rounding
-  int64_t threads = 0;     // threads per call
-  std::string processors;  // CPU affinity: "0-3,8"
-};
-// Link between two ranks, see ranks/links.h.
-struct RankLink {
-  int a = 0, b = 0;
-  double latency_seconds = 0, bytes_per_second = 0;
+  std::string processor;  // "Intel(R) Xeon(R) ... (GenuineIntel 6-143)"
+  std::string isa;        // ISA of plumb's kernels: "AVX3_SPR"
+  std::string matmul;     // HostRuntime::matmul; equal texts on equal processors: equal rounding
 };
 
 // Returns the facts of this process. Loads oneDNN.
@@ -90,9 +82,6 @@ class Launch {
 
   // Gathers the facts of all ranks, ordered by rank, on every rank. Collective.
   absl::StatusOr<std::vector<RankFacts>> AllFacts(const RankFacts& mine);
-  // Measures latency and bandwidth of one pair of ranks on each host, and between hosts.
-  // Collective. Requires: the ranks are otherwise idle.
-  absl::StatusOr<std::vector<RankLink>> MeasureAllLinks();
   // Returns true if `mine` is true on any rank, for example after a signal. Collective.
   absl::StatusOr<bool> Any(bool mine);
 
