@@ -179,9 +179,6 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                   "plots need default"),
       "probe_point");
   app->option_defaults()->group("Output");
-  changes(
-      app->add_flag("--tensorboard", words->flag, "Write TensorBoard event files into the runs"),
-      "tensorboard");
   app->add_option("--store", options->store,
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")
@@ -202,6 +199,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "same --store then collects the runs";
   AddRemoved(app, "--shard", several_jobs);
   AddRemoved(app, "--merge", several_jobs);
+  AddRemoved(app, "--tensorboard", "convert the runs with python -m plumb tensorboard RUN..");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"

@@ -2,6 +2,7 @@
 #include "cli/ranks.h"
 
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -15,13 +16,10 @@
 #include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
+namespace {
 
-void AddRankOptions(CLI::App* app, RankOptions* options) {
-  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
-            "Seconds to wait for a rank before reporting it, and for all ranks to join before the "
-            "job fails, under mpirun. 0: no limit. Default: 60");
-}
-
+// Joins the job that this process is a rank of. Collective; to be called before anything that may
+// fail on one rank only.
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   LaunchOptions launch_options;
   launch_options.grace_seconds = options.grace_seconds;
@@ -37,6 +35,8 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
                                                            launch.status().message()));
 }
 
+// Ends `launch` with the result of the command, through Launch::End, which prints the error.
+// Returns the exit code.
 int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
   if (exit_code.ok()) return launch->End(absl::OkStatus(), *exit_code);
   const absl::Status& status = exit_code.status();
@@ -44,13 +44,8 @@ int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
                      ExitCodeOf(status));
 }
 
-int EndBeforeJoining(const absl::Status& status) {
-  const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(RankOptions());
-  if (launch.ok()) return EndRanks(launch->get(), status);
-  if (!status.message().empty()) PrintError(status.message());
-  return ExitCodeOf(status);
-}
-
+// Returns `invocation` with this rank's number of threads if neither --threads nor OMP_NUM_THREADS
+// sets it, because several ranks of a machine share its processors.
 Invocation ForRank(const Invocation& invocation, const Launch& launch) {
   Invocation mine = invocation;
   // OMP_NUM_THREADS counts as a setting of the user, too.
@@ -60,11 +55,29 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
   return mine;
 }
 
+// Fails on all ranks unless all run the same command of the same version of plumb; otherwise some
+// would wait for messages that never come. `command`: the name and the flags that change what is
+// sent, such as "train --resume". Collective.
 absl::Status CheckSameCommand(Launch* launch, const std::string& command) {
   const std::vector<Fact> facts = {{"version of plumb", api::Version()}, {"command", command}};
   const absl::Status same = AllAgree(launch->ranks(), facts);
   // The error is in the command line, not in a plugin.
   return absl::IsFailedPrecondition(same) ? absl::InvalidArgumentError(same.message()) : same;
+}
+
+}  // namespace
+
+void AddRankOptions(CLI::App* app, RankOptions* options) {
+  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
+            "Seconds to wait for a rank before reporting it, and for all ranks to join before the "
+            "job fails, under mpirun. 0: no limit. Default: 60");
+}
+
+int EndBeforeJoining(const absl::Status& status) {
+  const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(RankOptions());
+  if (launch.ok()) return EndRanks(launch->get(), status);
+  if (!status.message().empty()) PrintError(status.message());
+  return ExitCodeOf(status);
 }
 
 absl::StatusOr<int> RunRanks(

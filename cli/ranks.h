@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,26 +22,9 @@ struct RankOptions {
 // Adds --rank-grace.
 void AddRankOptions(CLI::App* app, RankOptions* options);
 
-// Joins the job that this process is a rank of. Collective; to be called before anything that may
-// fail on one rank only.
-absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options);
-
-// Ends `launch` with the result of the command, through Launch::End, which prints the error.
-// Returns the exit code.
-int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);
-
 // Ends a process that failed before it joined its job, for example in the command line: joins the
 // job, so that an error of all ranks is printed once. Returns the exit code.
 int EndBeforeJoining(const absl::Status& status);
-
-// Returns `invocation` with this rank's number of threads if neither --threads nor OMP_NUM_THREADS
-// sets it, because several ranks of a machine share its processors.
-Invocation ForRank(const Invocation& invocation, const Launch& launch);
-
-// Fails on all ranks unless all run the same command of the same version of plumb; otherwise some
-// would wait for messages that never come. `command`: the name and the flags that change what is
-// sent, such as "train --resume". Collective.
-absl::Status CheckSameCommand(Launch* launch, const std::string& command);
 
 // Runs a whole command: joins the job, checks that all ranks run `command`, calls `work` with the
 // job and this rank's invocation, and ends the job. Running out of memory on one rank becomes an

@@ -41,7 +41,7 @@ struct TrainFlags {
   int64_t probe_every = -1;  // -1: not given
   std::vector<std::string> probe_points;
   bool profile = false;
-  bool resume = false, accept_edits = false, tensorboard = false, dry_run = false;
+  bool resume = false, accept_edits = false, dry_run = false;
   bool json = false, quiet = false;
   RankOptions ranks;
   bool require_same_bits = false;
@@ -128,7 +128,6 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   request.resume = options.resume;
   request.accept_edits = options.accept_edits;
   request.probe = ToProbe(options);
-  request.tensorboard = options.tensorboard;
   request.dry_run = options.dry_run;
   request.require_same_bits = options.require_same_bits;
   request.out = options.out;
@@ -417,8 +416,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "logit) 0.3; sublayers (their outputs) 0.2; of parameters: gates (learned values) 1, updates "
       "(change over weight) 1.4, spectral (norms of matrices) 25");
   app->option_defaults()->group("Output");
-  app->add_flag("--tensorboard", options->tensorboard,
-                "Write TensorBoard event files into RUN; a resumed run appends to them");
+  AddRemoved(app, "--tensorboard", "convert the run with python -m plumb tensorboard RUN");
   app->add_flag("--profile", options->profile,
                 "Time every op and print a table of the time of a step");
   app->add_flag("--json", options->json, "Print the summary as JSON");

@@ -122,14 +122,12 @@ absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
 
 constexpr char kKeysTitle[] =
     "# Keys of config.json\n\n"
-    "What `plumb import` makes of each key, by family; `plumb zoo keys` prints this page. An "
-    "object is\n"
-    "entered by dots, and * is any text. A key is *refused* by a family that does not know it "
-    "where\n"
-    "another family reads it, unless its value has no effect: null, false, empty, or a multiplier\n"
-    "of 1. Objects that are not here are refused too, other keys that are not here are named in a\n"
-    "warning. `--allow-unread KEY` imports without a key. See [checkpoints of other "
-    "programs](zoo.md).\n";
+    "What `plumb import` makes of each key, by family. An object is entered by dots, and * is any\n"
+    "text. A key is *refused* by a family that does not know it where another family reads it, "
+    "unless\n"
+    "its value has no effect: null, false, empty, or a multiplier of 1. Objects that are not here\n"
+    "are refused too, other keys that are not here are named in a warning. `--allow-unread KEY`\n"
+    "imports without a key. `plumb docs zoo` explains it.\n";
 
 std::string FamilyList(const std::vector<std::string>& families, size_t all) {
   if (families.size() == all) return "all";

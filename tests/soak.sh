@@ -164,7 +164,7 @@ done
 
 mkdir "$scratch/long"
 ("$plumb" train "$example/pre.pbtxt" --train "$scratch/train.pbtxt" --data "$data" --out "$scratch/long/run" \
-  --set model.n_layer=2 --set train.max_steps=100000000 --probe-every 100 --tensorboard --threads 1 --quiet \
+  --set model.n_layer=2 --set train.max_steps=100000000 --probe-every 100 --threads 1 --quiet \
   > "$scratch/long/log" 2>&1) &
 sleep 1
 long_pid=$(pgrep -P $! -x plumb || echo $!)

@@ -91,22 +91,6 @@ MemoryLimit ProcessMemoryLimit() {
   return limit;
 }
 
-MemoryLimits ReadMemoryLimits() {
-  MemoryLimits limits;
-  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page > 0) limits.machine = pages * page;
-  if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
-      membership.ok()) {
-    int64_t left;
-    const int64_t cgroup = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
-    constexpr int64_t kNone = int64_t{1} << 60;  // version 1 shows "no limit" as a huge number
-    if (cgroup < kNone) limits.cgroup = cgroup;
-  }
-  limits.address_space = ResourceLimit(RLIMIT_AS);
-  limits.data = ResourceLimit(RLIMIT_DATA);
-  return limits;
-}
-
 int64_t AddressSpaceLeft() {
   const int64_t bytes = ResourceLimit(RLIMIT_AS);
   if (bytes < 0) return std::numeric_limits<int64_t>::max();

@@ -20,15 +20,6 @@ struct MemoryLimit {
 // space) and RLIMIT_DATA.
 MemoryLimit ProcessMemoryLimit();
 
-// Each of these limits in bytes; -1 if there is none or the system does not say.
-struct MemoryLimits {
-  int64_t machine = -1;        // physical memory
-  int64_t cgroup = -1;         // minimum over the control groups
-  int64_t address_space = -1;  // ulimit -v
-  int64_t data = -1;           // ulimit -d
-};
-MemoryLimits ReadMemoryLimits();
-
 // Returns the unused part of the address space under RLIMIT_AS; INT64_MAX if there is no limit.
 int64_t AddressSpaceLeft();
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts that the system states about this process and its machine, for reports, and the number of
-// processors. The functions only read system state; thread-safe. A fact that the system does not
-// state, as in a container without /proc, is an empty string or -1.
+// Facts that the system states about this process and its machine: control groups and processors.
+// The functions only read system state; thread-safe.
 #ifndef PLUMB_RUNTIME_BASE_PROCESS_H_
 #define PLUMB_RUNTIME_BASE_PROCESS_H_
 
-#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -15,25 +12,8 @@
 
 namespace plumb {
 
-std::string ProcessorName();     // "AMD EPYC 9R14"
-std::string LibcVersion();       // "glibc 2.36"
-std::string HugePages();         // mode of transparent huge pages: "always", "madvise", "never"
-std::string CurrentDirectory();  // absolute path
-int64_t StackLimit();            // bytes of a thread's stack (ulimit -s); INT64_MAX: unlimited
-
-// Returns the files of the mapped shared objects, without the program itself.
-std::vector<std::string> MappedLibraries();
-
-// Floating-point mode of the calling thread.
-struct FloatingPoint {
-  std::string rounding;             // "nearest", "upward", "downward", "toward zero"
-  bool flush_to_zero = false;       // denormal results become zero
-  bool denormals_are_zero = false;  // denormal operands are read as zero
-};
-FloatingPoint CallersFloatingPoint();
-
-// Returns names and values of the environment variables, in their order.
-std::vector<std::pair<std::string, std::string>> Environment();
+// Returns the name of the processor, "AMD EPYC 9R14"; "" if there is no /proc/cpuinfo.
+std::string ProcessorName();
 
 // Calls visit(directory, is version 2) for the control groups of `controller` in `membership` (the
 // text of /proc/self/cgroup), from each group up to its root, under `mount` (/sys/fs/cgroup). In a

@@ -28,6 +28,18 @@ void AddQuota(absl::string_view quota, absl::string_view period, int* processors
 
 }  // namespace
 
+std::string ProcessorName() {
+  const absl::StatusOr<std::string> text = ReadFile("/proc/cpuinfo");
+  if (!text.ok()) return "";
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos) continue;
+    return std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
+  }
+  return "";
+}
+
 int CgroupProcessors(absl::string_view membership, const std::string& mount) {
   int processors = 0;
   ForEachCgroup(membership, mount, "cpu", [&](const std::string& group, bool v2) {

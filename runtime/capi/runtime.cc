@@ -154,11 +154,8 @@ plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t cap
 
 plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
                                     size_t* needed, plumb_error** error) {
-  // Read before the call sets its own mode.
-  const plumb::FloatingPoint mode = plumb::CallersFloatingPoint();
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
-    const std::string text = runtime->state->runtime->DescribeJson(mode);
-    plumb::capi::WriteText(text, buffer, capacity, needed);
+    plumb::capi::WriteText(runtime->state->runtime->DescribeJson(), buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

@@ -13,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/base/process.h"
 
 struct plumb_norm_plugin;  // plumb/norm_plugin.h
 
@@ -66,9 +65,8 @@ class Runtime {
 
   // Reports the machine, what was found and refused, and problems with their remedies: JSON, with
   // the fields of runtime.schema.json (plumb_runtime_describe). Loads nothing: libraries that no
-  // product has needed yet are reported as such. `mode`: the floating-point mode of the calling
-  // thread when it called plumb.
-  std::string DescribeJson(const FloatingPoint& mode = CallersFloatingPoint()) const;
+  // product has needed yet are reported as such.
+  std::string DescribeJson() const;
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -1169,17 +1169,16 @@ typedef struct plumb_run_training {
   int64_t probe_every;             /* steps between probes, written to probes.jsonl; 0: none */
   const char* const* probe_points; /* as in `plumb train --probe-point`; none: the default points */
   size_t probe_points_count;
-  int32_t tensorboard; /* 1: writes TensorBoard event files */
-  int64_t stop_at;     /* step at which to stop with a checkpoint; 0: the run's last */
+  int64_t stop_at; /* step at which to stop with a checkpoint; 0: the run's last */
   /* Called after each step; NULL: not. Returns 0 to continue, or else the run stops with a
    * checkpoint. */
   int32_t (*on_step)(void* user, const plumb_run_step* step);
   void* user;
 } plumb_run_training;
-#define PLUMB_RUN_TRAINING_INIT                                                                   \
-  {                                                                                               \
-    sizeof(plumb_run_training), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 0, 0, NULL, \
-        NULL                                                                                      \
+#define PLUMB_RUN_TRAINING_INIT                                                                \
+  {                                                                                            \
+    sizeof(plumb_run_training), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 0, NULL, \
+        NULL                                                                                   \
   }
 
 /* Trains a run like `plumb train`. Warnings go to the runtime's log.
@@ -1261,7 +1260,7 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_session_options) == 12, "plumb_session_options"
 PLUMB_STATIC_ASSERT(sizeof(plumb_sample_options) == 80, "plumb_sample_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_step) == 88, "plumb_run_step");
-PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 120, "plumb_run_training");
+PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 112, "plumb_run_training");
 PLUMB_STATIC_ASSERT(sizeof(plumb_study_progress) == 48, "plumb_study_progress");
 PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 80, "plumb_study_options");
 #endif

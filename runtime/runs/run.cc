@@ -65,7 +65,6 @@ absl::StatusOr<TrainRequest> ToRequest(const plumb_run_training& training) {
   if (request.probe.every == 0 && !request.probe.points.empty()) {
     request.probe.every = kDefaultProbeInterval;
   }
-  request.tensorboard = training.tensorboard != 0;
   return request;
 }
 

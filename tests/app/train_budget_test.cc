@@ -42,7 +42,6 @@ TEST(TrainBudgetTest, ADryRunWritesNothingAndTakesSteps) {
   const TestRun test;
   TrainRequest request = test.Request(test.out());
   request.dry_run = true;
-  request.tensorboard = true;
   request.probe.every = 1;
   const auto run = test.Open(request);
   ASSERT_NE(run, nullptr);

@@ -162,6 +162,8 @@ TEST_F(CommandLineTest, MisspeltWordsGetASuggestionAndExitWith2) {
       {{"compare", "pre.pbtxt", "--match", "seconds", "--out", "o"},
        "seconds was removed; use flops"},
       {{"compare", "--merge", "a", "b"}, "--merge: was removed; "},
+      {{"train", "pre.pbtxt", "--data", "names.txt", "--tensorboard"},
+       "--tensorboard: was removed; convert the run with python -m plumb tensorboard"},
       {{"trian", "pre.pbtxt"}, "unknown command \"trian\"; did you mean \"train\"?"},
       {{"descirbe", "pre.pbtxt", "--json"}, "did you mean \"describe\"?"},
       {{"plugin", "lst"}, "did you mean \"list\"?"},

@@ -250,9 +250,8 @@ TEST_F(CompareStudyTest, SkippedBatchesAreCounted) {
 }
 
 TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
-  const Finished result =
-      Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10", "--probe-point", "default",
-               "--probe-point", "attention", "--tensorboard"});
+  const Finished result = Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10",
+                                   "--probe-point", "default", "--probe-point", "attention"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json probes = ReadJson("study/report.json")["groups"][0]["probes"];
   EXPECT_EQ(probes["steps"], Json({1, 10, 20, 30}));

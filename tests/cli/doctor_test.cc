@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::Contains;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -73,8 +74,6 @@ TEST_F(DoctorTest, ReportsWhatThereIs) {
   EXPECT_THAT(report["onednn"]["file"].get<std::string>(), HasSubstr("libdnnl.so."));
   EXPECT_GE(report["threads"]["used"], 1);
   EXPECT_GT(report["memory"]["limit"], 0);
-  EXPECT_EQ(report["floating_point"]["rounding"], "nearest");
-  EXPECT_EQ(report["disk"]["directory"], std::filesystem::canonical(directory()).string());
   std::vector<std::string> norms;
   for (const json& place : report["plugins"]["directories"]) {
     for (const json& norm : place["norms"]) norms.push_back(norm["id"]);
@@ -84,7 +83,7 @@ TEST_F(DoctorTest, ReportsWhatThereIs) {
   const Finished text = RunPlumb({"doctor"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, AllOf(StartsWith("plumb            "), HasSubstr("\noneDNN           "),
-                              HasSubstr("rms_norm"), HasSubstr("placements\n")));
+                              HasSubstr("rms_norm"), ContainsRegex(" [0-9]+ placements\n")));
   EXPECT_EQ(text.err, "");
 }
 
@@ -103,8 +102,8 @@ TEST_F(DoctorTest, ReportsThePluginPath) {
   }
   chmod(open.c_str(), 0775);
   // A shell sets the variables, so that they do not affect the other tests' plumb.
-  const std::string doctor = "PLUMB_PLUGIN_PAHT=1 PLUMB_PLUGIN_PATH=/nowhere:relative/one:" + open +
-                             ":" + broken + " " + PlumbBinary() + " doctor";
+  const std::string doctor = "PLUMB_PLUGIN_PATH=/nowhere:relative/one:" + open + ":" + broken +
+                             " " + PlumbBinary() + " doctor";
   ASSERT_EQ(std::system((doctor + " --json > " + Path("json")).c_str()), 0);
   ASSERT_EQ(std::system((doctor + " > " + Path("text")).c_str()), 0);
   const json report = ReadJson("json");
@@ -114,14 +113,12 @@ TEST_F(DoctorTest, ReportsThePluginPath) {
   EXPECT_THAT(whats, Contains(AllOf(HasSubstr("the norm \"rms_norm\""), HasSubstr("chmod go-w"),
                                     HasSubstr(open))));
   EXPECT_THAT(whats, Contains(AllOf(HasSubstr("broken/bad.so"), HasSubstr("no ELF header"))));
-  EXPECT_THAT(whats, Contains(HasSubstr("did you mean \"PLUMB_PLUGIN_PATH\"?")));
   const json& first = report["plugins"]["directories"][0];
   EXPECT_EQ(first["path"], "/nowhere");
   EXPECT_EQ(first["from"], "PLUMB_PLUGIN_PATH");
   EXPECT_NE(first["problem"], nullptr);
 
-  EXPECT_THAT(Read("text"), AllOf(HasSubstr("problems:\n  1. "), HasSubstr("refused: rms_norm: "),
-                                  HasSubstr("PLUMB_PLUGIN_PAHT=1: plumb reads no such variable")));
+  EXPECT_THAT(Read("text"), AllOf(HasSubstr("problems:\n  1. "), HasSubstr("refused: rms_norm: ")));
 }
 
 TEST_F(DoctorTest, AnUnusableOptionIsFatalAndTheRestIsReported) {
@@ -176,8 +173,7 @@ TEST_F(DoctorTest, ReportsThreads) {
   const json bound = Report();
   const json more = Report(0, {"--threads", "3"});
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  EXPECT_EQ(bound["threads"]["affinity"], 1);
-  EXPECT_THAT(Whats(bound), Contains(StartsWith("the process may run on 1 of ")));
+  EXPECT_EQ(bound["threads"]["available"], 1);
   EXPECT_THAT(Whats(more), Contains("plumb uses 3 threads on 1 processor"));
   const Set threads("OMP_NUM_THREADS", "1");
   EXPECT_THAT(Whats(Report()), Contains(HasSubstr("set by OMP_NUM_THREADS")));
@@ -187,17 +183,11 @@ TEST_F(DoctorTest, ReportsThreads) {
 TEST_F(DoctorTest, ReportsAMemoryLimit) {
   constexpr uint64_t kMiB = 1 << 20;
   const json report = Report(0, {}, {RLIMIT_AS, 300 * kMiB});
-  EXPECT_EQ(report["memory"]["ulimit_v"], 300 * kMiB);
+  EXPECT_EQ(report["memory"]["limit"], 300 * kMiB);
   EXPECT_EQ(report["memory"]["limited_by"], "ulimit -v");
   EXPECT_THAT(Whats(report), Contains(AllOf(HasSubstr("little memory"), HasSubstr("ulimit -v"))));
 }
 #endif
-
-TEST_F(DoctorTest, ReportsVariablesThatChangeResults) {
-  const Set isa("ONEDNN_MAX_CPU_ISA", "AVX2");
-  const json report = Report();
-  EXPECT_THAT(Whats(report), Contains("ONEDNN_MAX_CPU_ISA=AVX2 is set"));
-}
 
 // In a container with empty /proc and /sys their information is reported as unknown.
 TEST_F(DoctorTest, WithoutProcAndSys) {
@@ -209,7 +199,6 @@ TEST_F(DoctorTest, WithoutProcAndSys) {
   ASSERT_EQ(std::system((empty + PlumbBinary() + " doctor --json' > " + Path("out")).c_str()), 0);
   const json report = ReadJson("out");
   EXPECT_EQ(report["processor"]["name"], nullptr);
-  EXPECT_EQ(report["memory"]["huge_pages"], nullptr);
   EXPECT_GT(report["memory"]["limit"], 0);
   EXPECT_THAT(Whats(report), Not(Contains(HasSubstr("little memory"))));
 }

@@ -80,9 +80,9 @@ TEST_F(PrintableTest, NamesOfFiles) {
   const std::string evil = kEvil, run = "run" + evil, data = evil + ".txt", model = evil + ".pbtxt";
   Write(data, Read("names.txt"));
   Write(model, Read("pre.pbtxt"));
-  const std::vector<std::string> train = {"train",   model,         "--data",  data,
-                                          "--train", "train.pbtxt", "--set",   "train.max_steps=3",
-                                          "--out",   run,           "--probe", "--tensorboard"};
+  const std::vector<std::string> train = {"train",   model,         "--data", data,
+                                          "--train", "train.pbtxt", "--set",  "train.max_steps=3",
+                                          "--out",   run,           "--probe"};
   const Finished trained = Check(train, 0);
   EXPECT_THAT(trained.err, HasSubstr("\\u{1b}[31m"));
   EXPECT_THAT(trained.err, HasSubstr("\\xff"));

@@ -79,7 +79,6 @@ class AllocationFaultsTest : public ::testing::Test {
     request.train_overrides = {
         {"max_steps", "3"}, {"checkpoint_seconds", "0"}, {"eval_interval", "2"}};
     request.probe.every = 2;
-    request.tensorboard = true;
     return request;
   }
   std::string Weights() const {

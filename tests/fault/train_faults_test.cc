@@ -56,7 +56,6 @@ class TrainFaultsTest : public ::testing::Test {
     if (!request.resume) {
       request.train_overrides = overrides_;
       request.probe.every = 3;
-      request.tensorboard = true;
     }
     Attempt attempt;
     auto run = TrainRun::Open(test_.runtime(), request);

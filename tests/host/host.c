@@ -4,8 +4,8 @@
  *   host sample          feeds a small model a prompt and samples it
  *   host train [GEMM]    trains a model with large products, with this engine (default: auto)
  *
- * It prints a digest of the results, warnings as "log: ...", the state of oneDNN and of OpenMP
- * that plumb_runtime_describe reports, and last the mapped shared objects, one per line as
+ * It prints a digest of the results, warnings as "log: ...", the state of oneDNN that
+ * plumb_runtime_describe reports, and last the mapped shared objects, one per line as
  * "mapped PATH". Compiled with OpenMP it runs parallel regions before, during and after plumb's
  * work. With HOST_ONEDNN it links another oneDNN and calls it once. */
 #include <pthread.h>
@@ -160,7 +160,7 @@ static uint64_t Sample(void) {
   return digest;
 }
 
-/* Prints the state of oneDNN that plumb reports, and whether it found several OpenMP runtimes. */
+/* Prints the state of oneDNN that plumb reports. */
 static void PrintDescribed(void) {
   plumb_error* error = NULL;
   plumb_runtime* runtime = NULL;
@@ -173,7 +173,6 @@ static void PrintDescribed(void) {
   Must(plumb_runtime_describe(runtime, text, needed, NULL, &error), &error);
   if (strstr(text, "\"state\": \"loaded\"") != NULL) puts("oneDNN loaded");
   if (strstr(text, "\"state\": \"not needed yet\"") != NULL) puts("oneDNN not needed yet");
-  if (strstr(text, "OpenMP runtimes: ") != NULL) puts("several OpenMP runtimes");
   free(text);
   plumb_runtime_free(runtime);
 }

@@ -158,17 +158,13 @@ TEST(LaunchTest, ARankThatOthersWaitForIsNamedAndNothingEnds) {
 TEST(LaunchTest, FactsAndWishesOfAllRanks) {
   const Outcome outcome = RunJob(3, 60, [](Launch* launch) -> Ends {
     RankFacts mine;
-    mine.pid = 100 + launch->rank();
     mine.processor = absl::StrCat("kind ", launch->rank());
-    mine.threads = 2;
-    mine.processors = "0-3";
     const auto all = launch->AllFacts(mine);
     EXPECT_EQ(all->size(), 3u);
     for (int rank = 0; rank < 3; ++rank) {
-      EXPECT_EQ((*all)[rank].pid, 100 + rank);
+      EXPECT_EQ((*all)[rank].rank, rank);
       EXPECT_EQ((*all)[rank].host, absl::StrCat("host", rank));
       EXPECT_EQ((*all)[rank].processor, absl::StrCat("kind ", rank));
-      EXPECT_EQ((*all)[rank].processors, "0-3");
     }
     EXPECT_EQ(*launch->Any(launch->rank() == 2), true);
     EXPECT_EQ(*launch->Any(false), false);

@@ -16,7 +16,7 @@ for file in "$1" "$2"; do
   ! grep -E "$pattern" <<< "$linked" || fail "$file is linked with MPI"
 done
 # Without a launcher, running plumb loads none of them.
-loaded=$(LD_DEBUG=files "$1" doctor 2>&1 || true)
+loaded=$(LD_DEBUG=files "$1" train nothing.pbtxt --data nothing.txt 2>&1 || true)
 grep -q 'libc.so' <<< "$loaded" || fail "LD_DEBUG says nothing"
 ! grep -E "calling init: .*($pattern|libplumb-mpi)" <<< "$loaded" || fail "without a launcher MPI is loaded"
 if [ $# -ge 3 ]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests ranks that run different commands: the job ends with one error, in bounded time.
+# Tests ranks that run different commands, a command line with an error, and jobs without libplumb-mpi.so: the job
+# ends with one error, in bounded time.
 #
 #   mixed_test.sh PLUMB SOURCES
 set -euo pipefail
@@ -36,7 +37,6 @@ mixed 1 'not all processes of the launcher have joined' sleep 60
 # These ranks join and then run another command.
 mixed 2 'the command differs between ranks: train on rank 0 .*; compare on rank 1' \
   "$plumb" compare "$sources/examples/why_normalise/pre.pbtxt" --data "$sources/examples/data/names.txt" --out "$scratch/study"
-mixed 2 'the command differs between ranks: train on rank 0 .*; doctor on rank 1' "$plumb" doctor
 mixed 2 'the command differs between ranks: train on rank 0 .*; train --resume on rank 1' "${train[@]}" --resume
 
 # All ranks resume a run that does not exist yet, which starts it.
@@ -49,4 +49,14 @@ cp "$scratch/run/metrics.jsonl" "$scratch/metrics"
 "${launch[@]}" -n 2 "${train[@]}" --resume > "$scratch/out" 2> "$scratch/err" || fail "without a checkpoint: an error"
 losses() { grep -o '"loss":[^,]*' "$1"; }
 [ "$(losses "$scratch/run/metrics.jsonl")" = "$(losses "$scratch/metrics")" ] || fail "other losses"
+
+ends_with 2 3 "$plumb" train --no-such-option
+[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "an error of usage is not reported once"
+export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
+code=0
+"${launch[@]}" -n 3 "${train[@]}" > "$scratch/out" 2> "$scratch/err" || code=$?
+[ $code != 0 ] || fail "without the library there is no error"
+# Ranks without MPI know nothing of each other, so each that mpirun does not end in time reports the error.
+grep -q 'error: .*no /nowhere/libplumb-mpi.so' "$scratch/err" || fail "the missing library is not reported"
+[ "$(grep -c 'error: started as .*no /nowhere/libplumb-mpi.so' "$scratch/err")" -le 1 ] || fail "rank 0 reports it twice"
 echo ok

@@ -66,6 +66,10 @@ TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
   EXPECT_EQ(ErrorOf<v1::Train>("on_divergence: STEP_BACK"),
             "f:1:16: unknown value \"STEP_BACK\" for on_divergence; it was removed: use SKIP, or "
             "STOP and resume from last_good with a lower learning_rate");
+  EXPECT_EQ(ErrorOf<v1::Study>("tensorboard: false seeds: 2"), "");
+  EXPECT_EQ(ErrorOf<v1::Study>("tensorboard: true"),
+            "f:1:1: unknown field \"tensorboard\" in Study; it was removed: convert the runs with "
+            "python -m plumb tensorboard RUN");
   v1::Train train;
   EXPECT_EQ(textproto::SetField(&train, "on_divergence", "step_back").message(),
             "on_divergence: \"step_back\" is not one of STOP, SKIP; it was removed: use SKIP, or "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every key of config.json is read, irrelevant or refused: config_keys.py PLUMB PAGE
+"""Checks that every key of config.json is read, irrelevant or refused: config_keys.py PLUMB
 
-Adds keys to the config.json of tiny checkpoints and asks what plumb import says of them; holds the
-page of keys, docs/zoo-keys.md, against what `plumb zoo keys` prints.
+Adds keys to the config.json of tiny checkpoints and asks what plumb import says of them; looks up keys in
+what `plumb zoo keys` prints.
 """
 
 import json
@@ -204,10 +204,9 @@ def check_large_tokenizer(binary):
                     "--prompt", "Az", "--max-tokens", "4")
 
 
-def check_page(binary, page):
-    with open(page, encoding="utf-8") as file:
-        if file.read() != plumb(binary, "zoo", "keys"):
-            raise Failed(f"{page} is not what plumb zoo keys prints: plumb zoo keys > {page}")
+def check_list(binary):
+    if "\n| `residual_multiplier` | granite, granitemoe |  | the others |\n" not in plumb(binary, "zoo", "keys"):
+        raise Failed("zoo keys: no line of residual_multiplier")
     rows = {row["key"]: row["families"] for row in
             json.loads(plumb(binary, "zoo", "keys", "--json"))["keys"]}
     for key, family, use in (("residual_multiplier", "granite", "read"),
@@ -220,13 +219,13 @@ def check_page(binary, page):
 
 
 def main():
-    binary, page = sys.argv[1:]
+    binary, = sys.argv[1:]
     checks = [lambda case=case: check_refused(binary, *case) for case in REFUSED]
     checks += [lambda case=case: check_accepted(binary, *case) for case in ACCEPTED]
     checks += [lambda: check_allowed(binary), lambda: check_warnings(binary),
                lambda: check_config_only(binary), lambda: check_text_model_only(binary),
                lambda: check_large_tokenizer(binary),
-               lambda: check_page(binary, page)]
+               lambda: check_list(binary)]
     wrong = 0
     for check in checks:
         try:

@@ -39,12 +39,9 @@ struct LaunchOptions {
 struct RankFacts {
   int rank = 0;
   std::string host;
-  int64_t pid = 0;
-  std::string processor;   // "Intel(R) Xeon(R) ... (GenuineIntel 6-143)"
-  std::string isa;         // ISA of plumb's kernels: "AVX3_SPR"
-  std::string matmul;      // HostRuntime::matmul; equal texts on equal processors: equal rounding
-  int64_t threads = 0;     // threads per call
-  std::string processors;  // CPU affinity: "0-3,8"
+  std::string processor;  // "Intel(R) Xeon(R) ... (GenuineIntel 6-143)"
+  std::string isa;        // ISA of plumb's kernels: "AVX3_SPR"
+  std::string matmul;     // HostRuntime::matmul; equal texts on equal processors: equal rounding
 };
 
 // Returns the facts of this process. Loads oneDNN.

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sched.h>
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -11,29 +8,11 @@
 #include "runtime/app/launch/launch.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {
 
 using FactsJson = nlohmann::json;
-
-// Returns the CPU affinity of this thread: "0-3,8"; "" if the system does not report it.
-std::string OwnProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return "";
-  std::string text;
-  for (int first = 0; first < CPU_SETSIZE; ++first) {
-    if (!CPU_ISSET(first, &set)) continue;
-    int last = first;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
-    absl::StrAppend(&text, text.empty() ? "" : ",", first);
-    if (last > first) absl::StrAppend(&text, "-", last);
-    first = last;
-  }
-  return text;
-}
 
 std::string TextOf(const FactsJson& value) {
   if (value.is_null()) return "?";
@@ -41,21 +20,14 @@ std::string TextOf(const FactsJson& value) {
 }
 
 FactsJson ToJson(const RankFacts& facts) {
-  return {{"host", facts.host},           {"pid", facts.pid},
-          {"processor", facts.processor}, {"isa", facts.isa},
-          {"matmul", facts.matmul},       {"threads", facts.threads},
-          {"rank", facts.rank},           {"processors", facts.processors}};
+  return {{"processor", facts.processor}, {"isa", facts.isa}, {"matmul", facts.matmul}};
 }
 
 }  // namespace
 
 RankFacts FactsOf(const HostRuntime& runtime) {
   RankFacts facts;
-  facts.host = OwnHostName();
-  facts.pid = getpid();
   facts.matmul = runtime.matmul();
-  facts.threads = runtime.threads();
-  facts.processors = OwnProcessors();
   const FactsJson report = FactsJson::parse(runtime.DescribeJson(), nullptr, false);
   if (report.is_discarded() || !report.contains("processor")) return facts;
   const FactsJson& processor = report["processor"];
@@ -76,12 +48,9 @@ absl::StatusOr<std::vector<RankFacts>> Launch::AllFacts(const RankFacts& mine) {
     RankFacts facts;
     facts.rank = static_cast<int>(all.size());
     facts.host = hosts()[all.size()];
-    facts.pid = json.value("pid", int64_t{0});
     facts.processor = json.value("processor", "");
     facts.isa = json.value("isa", "");
     facts.matmul = json.value("matmul", "");
-    facts.threads = json.value("threads", int64_t{0});
-    facts.processors = json.value("processors", "");
     all.push_back(std::move(facts));
   }
   return all;

@@ -186,8 +186,7 @@ class Arranger {
       for (const auto& part : run.identity.parts()) names.insert(part.first);
     }
     // The texts of the files, seed and data are compared by others; these change no number.
-    for (const char* const known :
-         {"model", "recipe", "data", "seed", "probes", "samples", "tensorboard"}) {
+    for (const char* const known : {"model", "recipe", "data", "seed", "probes", "samples"}) {
       names.erase(known);
     }
     for (const std::string& name : names) {

@@ -375,7 +375,6 @@ RunIdentity IdentityOf(const v1::Study& study, const PlanGroup& group, const std
   inputs.seed = seed;
   inputs.probe = {study.probe_every(), study.probe_point()};
   inputs.samples = study.samples();
-  inputs.tensorboard = study.tensorboard();
   return RunIdentity::Of(inputs);
 }
 
@@ -475,7 +474,6 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan
                                                            HostRuntime* runtime) {
   TrainRequest request = plan.Request({group, plan.seeds.front(), "", {}});
   request.resume = false;
-  request.tensorboard = false;
   return TrainRun::Open(runtime, request);
 }
 
@@ -503,7 +501,6 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.probe.every = study.probe_every();
   request.probe.points = study.probe_point();
   request.samples = study.samples();
-  request.tensorboard = study.tensorboard();
   return request;
 }
 

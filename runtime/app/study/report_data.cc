@@ -8,7 +8,6 @@
 #include <limits>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,6 +22,7 @@
 #include "runtime/app/study/study_figures.h"
 #include "runtime/app/study/tables.h"
 #include "runtime/app/study/text_fields.h"
+#include "runtime/base/process.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/text_format.h"
 
@@ -44,18 +44,6 @@ Json Rounded(double value, int digits) {
   if (std::isfinite(value))
     (void)absl::SimpleAtod(absl::StrFormat("%.*g", digits, value), &rounded);
   return NumberOrNull(rounded);
-}
-
-std::string ProcessorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!absl::StartsWith(line, "model name")) continue;
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos) {
-      return std::string(absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1)));
-    }
-  }
-  return "";
 }
 
 // Returns the version after `name` in "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3".

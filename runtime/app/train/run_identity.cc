@@ -66,7 +66,6 @@ RunIdentity RunIdentity::Of(const RunInputs& inputs) {
         absl::StrCat(inputs.probe.every, " ", absl::StrJoin(inputs.probe.points, " "));
   }
   if (inputs.samples > 0) parts["samples"] = absl::StrCat(inputs.samples);
-  if (inputs.tensorboard) parts["tensorboard"] = "written";
   return identity;
 }
 

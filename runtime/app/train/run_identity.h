@@ -29,7 +29,6 @@ struct RunInputs {
   uint64_t seed = 0;
   ProbeOptions probe;
   int64_t samples = 0;  // drawn after the training, in studies
-  bool tensorboard = false;
 };
 
 class RunIdentity {

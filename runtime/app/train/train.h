@@ -6,8 +6,7 @@
 // latest. Every file is replaced atomically, so a run that is killed at any time resumes from its
 // last checkpoint with the same bits as an uninterrupted run. last_good names the newest checkpoint
 // outside of a loss spike, which is never deleted. incidents.jsonl has an object for each spike and
-// divergence. On request there are TensorBoard event files with the content of metrics.jsonl
-// (events.out.tfevents.*.plumb), one for each start or resume of the run.
+// divergence.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_TRAIN_H_
 #define PLUMB_RUNTIME_APP_TRAIN_TRAIN_H_
 
@@ -51,9 +50,6 @@ struct TrainRequest {
   bool accept_edits = false;
   ProbeOptions probe;   // written to probes.jsonl
   int64_t samples = 0;  // number that a study draws after the training, for the run's identity
-  // Writes TensorBoard event files into `out`. A resumed run that has event files always continues
-  // them, so that they stay complete.
-  bool tensorboard = false;
   // Performs all checks, including `out` and its free disk space, but writes nothing. Cannot be
   // combined with resume.
   bool dry_run = false;

@@ -151,7 +151,6 @@ absl::StatusOr<RunIdentity> TrainRun::Impl::Identify(const TrainRequest& request
   inputs.seed = fields().seed();
   inputs.probe = probe_options;
   inputs.samples = request.samples;
-  inputs.tensorboard = request.tensorboard;
   return RunIdentity::Of(inputs);
 }
 
@@ -170,18 +169,6 @@ absl::Status TrainRun::Impl::CheckDirectory() const {
   if (lock->Holds(info.out)) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat(info.out, ": was removed or replaced while the run was training into it"));
-}
-
-absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
-  if (step() >= fields().max_steps()) return absl::OkStatus();
-  bool wanted = request.tensorboard;
-  if (!wanted && request.resume) {
-    PLUMB_ASSIGN_OR_RETURN(wanted, HasEventFile(request.out));
-  }
-  if (!wanted) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(events,
-                         RunEvents::Open(request.out, *model, recipe, step() + 1, SystemSeconds));
-  return absl::OkStatus();
 }
 
 absl::Status TrainRun::Impl::PlanValidation() {
@@ -267,10 +254,6 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
   if (request.resume && request.dry_run) {
     return absl::InvalidArgumentError("a dry run is of a new run; drop --resume");
   }
-  if (request.tensorboard && request.out.empty()) {
-    return absl::InvalidArgumentError(
-        "TensorBoard's event files need the directory of a run; name it with --out");
-  }
   auto impl = std::make_unique<Impl>(runtime);
   PLUMB_RETURN_IF_ERROR(
       OrOutOfMemory("the parameters, the optimizer state and the training program",
@@ -312,7 +295,6 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
     PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(request.out)));
     metrics = std::make_unique<MetricsWriter>(std::move(writer));
     incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
-    PLUMB_RETURN_IF_ERROR(OpenEvents(request));
   }
   if (checkpoint_step >= 0 && !request.train_overrides.empty()) {
     // The new checkpoint records the present train.pbtxt, so that overrides do not count as edits.
@@ -389,7 +371,6 @@ absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   line.seconds = report.seconds;
   if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
   PLUMB_RETURN_IF_ERROR(metrics->Append(line));
-  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Add(report));
   const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - looked_at).count() > kLookInterval) {
     looked_at = now;
@@ -422,7 +403,6 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   PLUMB_RETURN_IF_ERROR(metrics->Sync());
   PLUMB_RETURN_IF_ERROR(probe->Sync());
   PLUMB_RETURN_IF_ERROR(incident_log->Sync());
-  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
   const std::vector<TensorToWrite> model_tensors = StateTensors(&*trainer, api::State::kModel);
   const std::vector<TensorToWrite> optimizer = StateTensors(&*trainer, api::State::kOptimizer);
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());

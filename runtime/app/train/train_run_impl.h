@@ -19,7 +19,6 @@
 #include "runtime/app/train/metrics.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/app/train/run_directory.h"
-#include "runtime/app/train/run_events.h"
 #include "runtime/app/train/run_identity.h"
 #include "runtime/app/train/run_incidents.h"
 #include "runtime/app/train/run_probe.h"
@@ -65,7 +64,6 @@ struct TrainRun::Impl {
   std::optional<api::Trainer> trainer;
   std::optional<Validation> validation;           // nullopt if the split is empty, and on ranks > 0
   std::unique_ptr<MetricsWriter> metrics;         // null if no files are written
-  std::unique_ptr<RunEvents> events;              // null unless requested
   ProbeOptions probe_options;                     // every 0: no probes
   std::unique_ptr<WeightFigures> weight_figures;  // null: none are probed
   std::unique_ptr<RunProbe> probe;
@@ -144,7 +142,6 @@ struct TrainRun::Impl {
   absl::Status CheckDirectory() const;
   // Warns if the run is at its end, or the schedule ends before a run that the request extends.
   void WarnIfFinished(const TrainRequest& request);
-  absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);
   }

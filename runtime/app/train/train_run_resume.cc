@@ -106,7 +106,7 @@ absl::StatusOr<RunIdentity> TrainRun::Impl::ContinueIdentity(const TrainRequest&
                                                              RunIdentity then) {
   PLUMB_ASSIGN_OR_RETURN(RunIdentity now, Identify(request, ""));
   // Resuming does not decide these.
-  now.Keep(then, {"init", "samples", "tensorboard", "before"});
+  now.Keep(then, {"init", "samples", "before"});
   // CheckEdits and the recipe's own rules decide about the recipe; probes change no number.
   const std::vector<std::string> changes = then.Differences(now, {"recipe", "probes"});
   if (!changes.empty()) {

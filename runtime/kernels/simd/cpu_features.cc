@@ -27,8 +27,6 @@ bool HasAvx512() {
 
 }  // namespace
 
-std::string HighwayVersion() { return absl::StrCat(HWY_MAJOR, ".", HWY_MINOR, ".", HWY_PATCH); }
-
 std::vector<InstructionSet> InstructionSets() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -11,8 +11,6 @@ namespace plumb {
 // Returns the instruction set that plumb's own kernels chose: "AVX3", "AVX2", ...
 std::string KernelTarget();
 
-std::string HighwayVersion();  // "1.0.3"
-
 // An instruction set by the name of its family: `has` if the processor has it, and `used` if
 // plumb's own kernels use it on this machine.
 struct InstructionSet {

@@ -36,12 +36,13 @@ from .runtime import Runtime
 from .session import Session
 from .studies import Figure, Study, compare
 from .tensor import Tensor
+from .tensorboard import TensorBoard
 from .tokenizer import Decoder, Tokenizer
 from .tools import Description, Placement, bench, describe, export, import_checkpoint, placement, theory
 from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
 
 __all__ = ["Cancelled", "Code", "Decoder", "Description", "Error", "Evaluator", "Figure", "Model", "ModelInfo",
            "Norm", "Placement", "Probe", "ProfileRow", "Progress", "Run", "RunStep", "Runtime", "Session", "Spec",
-           "StateTensor", "StepInfo", "Study", "Tensor", "Tokenizer", "Trainer", "TrainerMemory", "bench", "compare",
-           "describe", "export", "import_checkpoint", "load", "norm", "open_run", "placement", "recipe_text",
+           "StateTensor", "StepInfo", "Study", "Tensor", "TensorBoard", "Tokenizer", "Trainer", "TrainerMemory", "bench",
+           "compare", "describe", "export", "import_checkpoint", "load", "norm", "open_run", "placement", "recipe_text",
            "theory", "train", "version"]

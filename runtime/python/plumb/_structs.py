@@ -106,7 +106,7 @@ class RunTraining(Struct):
     _fields_ = [("struct_size", c_uint32), ("resume", c_int32), ("model", c_char_p), ("data", c_char_p),
                 ("recipe", c_char_p), ("out", c_char_p), ("init", c_char_p), ("settings", POINTER(c_char_p)),
                 ("settings_count", c_size_t), ("probe_every", c_int64), ("probe_points", POINTER(c_char_p)),
-                ("probe_points_count", c_size_t), ("tensorboard", c_int32), ("stop_at", c_int64),
+                ("probe_points_count", c_size_t), ("stop_at", c_int64),
                 ("on_step", RunStepFn), ("user", c_void_p)]
 
 

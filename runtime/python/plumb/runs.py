@@ -126,7 +126,7 @@ def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = F
 
 def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path, set: Settings = None,
           init: Optional[Path] = None, resume: bool = False, probe_every: int = 0, probe_points: Sequence[str] = (),
-          tensorboard: bool = False, stop_at: int = 0,
+          stop_at: int = 0,
           callbacks: Union[Callable[[RunStep], object], Iterable[Callable[[RunStep], object]]] = (),
           progress: Optional[bool] = None, runtime: Optional[Runtime] = None) -> Run:
     """Trains a run in the directory `out` like `plumb train`, and returns it.
@@ -160,7 +160,7 @@ def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path
                 recipe=None if recipe is None else os.fsencode(recipe), out=os.fsencode(out),
                 init=None if init is None else os.fsencode(init), settings=words, settings_count=len(words),
                 probe_every=probe_every, probe_points=points, probe_points_count=len(points),
-                tensorboard=int(tensorboard), stop_at=stop_at, on_step=on_step)
+                stop_at=stop_at, on_step=on_step)
             try:
                 with runtime._use() as handle:
                     call("run_train", handle, byref(training))

@@ -118,7 +118,7 @@ class Study:
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,
             out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
             choosing_seeds: int = 0, set: Settings = None, match: str = "steps", init: Optional[Path] = None,
-            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), tensorboard: bool = False,
+            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (),
             store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
             progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
@@ -144,7 +144,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
             file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, set, match, init, samples,
-                                   probe_every, probe_points, tensorboard))
+                                   probe_every, probe_points))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -169,8 +169,7 @@ def _named(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> lis
 
 def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],
                 seeds: Union[int, Sequence[int]], choosing_seeds: int, set: Settings, match: str,
-                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str],
-                tensorboard: bool) -> str:
+                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str]) -> str:
     """Returns the study as a plumb.v1.Study in text format."""
     lines = [f"model: {quoted(path)}" for path in paths]
     for field, path in (("data", data), ("train", recipe), ("init", init)):
@@ -187,8 +186,6 @@ def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: 
         lines.append(f"match: {match.upper()}")
     lines += [f"samples: {samples}", f"probe_every: {probe_every}"]
     lines += [f"probe_point: {quoted(point)}" for point in probe_points]
-    if tensorboard:
-        lines.append("tensorboard: true")
     return "\n".join(lines) + "\n"
 
 
