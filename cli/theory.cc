@@ -3,17 +3,14 @@
 // theory.
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/arguments.h"
@@ -24,7 +21,6 @@
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
 #include "runtime/app/model.h"
-#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -34,7 +30,7 @@ constexpr int64_t kDefaultSeq = 16;
 constexpr int64_t kMaxDepth = 4096;
 
 struct TheoryFlags {
-  std::string model, depths, out;
+  std::string model, depths;
   std::vector<std::string> settings;
   int64_t seeds = 10;
   int64_t seq = 0;  // 0: not given
@@ -71,12 +67,6 @@ absl::StatusOr<api::Model> OpenAtDepth(const TheoryFlags& options, int64_t depth
 void Introduce(const TheoryFlags& options, const Json& description, TheoryResults* results) {
   results->model = description["name"];
   results->file = options.model;
-  results->command = absl::StrCat("plumb theory ", options.model);
-  for (const std::string& setting : options.settings) {
-    absl::StrAppend(&results->command, " --set ", setting);
-  }
-  if (!options.depths.empty()) absl::StrAppend(&results->command, " --depths ", options.depths);
-  absl::StrAppend(&results->command, " --seeds ", options.seeds, " --seq ", results->seq);
   const auto add = [results](const Json& lines) {
     for (const Json& line : lines) results->equations.push_back(line);
   };
@@ -109,22 +99,6 @@ absl::StatusOr<TheoryResults> MeasureDepths(const TheoryFlags& options,
   return results;
 }
 
-absl::Status MakeDirectory(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--out ", path, ": cannot make this directory: ", error.message()));
-}
-
-absl::Status WriteResults(const std::string& out, const TheoryResults& results) {
-  absl::Status status = MakeDirectory(out);
-  if (status.ok()) status = WriteFileAtomically(out + "/theory.csv", ToCsv(results));
-  if (status.ok()) status = WriteFileAtomically(out + "/theory.html", ToPage(results));
-  if (status.ok()) PrintNote(absl::StrCat("wrote ", out, "/theory.html and ", out, "/theory.csv"));
-  return status;
-}
-
 absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, ParseDepths(options.depths));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
@@ -132,13 +106,10 @@ absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocat
   const absl::StatusOr<TheoryResults> results =
       MeasureDepths(options, depths, runtime.get(), interrupts);
   if (absl::IsCancelled(results.status())) {
-    PrintNote("interrupted; nothing was written");
+    PrintNote("interrupted");
     return kExitInterrupted;
   }
   PLUMB_RETURN_IF_ERROR(results.status());
-  if (!options.out.empty()) {
-    PLUMB_RETURN_IF_ERROR(WriteResults(options.out, *results));
-  }
   return ExitOk(options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results)));
 }
 
@@ -163,8 +134,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
          "Number of tokens, all different. Default: 16, or the model's context_length if that is "
          "less");
   app->option_defaults()->group("Output");
-  AddText(app, "--out", "DIR", &options->out,
-          "Write theory.html and theory.csv into this directory");
+  AddRemoved(app, "--out", "--json prints all numbers of theory.csv and theory.html");
   app->add_flag("--json", options->json, "Print everything as JSON, with every layer and sublayer");
   AddGlobalOptions(app, invocation);
   app->footer(

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <set>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/base/text_format.h"
 
 namespace plumb::cli {
 namespace {
@@ -109,46 +107,17 @@ Json DepthJson(const TheoryResults& results, const Measurement& depth) {
           {"total_gain_quantiles", Quantiles(depth.total_gain)}};
 }
 
-void AppendCsv(int64_t n_layer, const char* quantity, size_t index, const std::string& name,
-               double value, std::optional<double> sd, const std::optional<Bracket>& predicted,
-               std::string* csv) {
-  std::optional<double> low, high;
-  if (predicted.has_value()) {
-    low = predicted->low;
-    high = predicted->high;
-  }
-  absl::StrAppend(csv, n_layer, ",", quantity, ",", index, ",", CsvText(name), ",",
-                  CsvNumber(value), ",", CsvNumber(sd), ",", CsvNumber(low), ",", CsvNumber(high),
-                  "\r\n");
-}
-
-void AppendRatioCsv(int64_t n_layer, const char* quantity, const RatioOverSeeds& ratio,
-                    std::string* csv) {
-  const std::pair<const char*, double> rows[] = {{"geometric mean", ratio.geometric_mean},
-                                                 {"quantile 0.1", ratio.low},
-                                                 {"quantile 0.5", ratio.median},
-                                                 {"quantile 0.9", ratio.high}};
-  for (size_t i = 0; i < std::size(rows); ++i) {
-    AppendCsv(n_layer, quantity, i, rows[i].first, rows[i].second, std::nullopt, std::nullopt, csv);
-  }
-}
-
 }  // namespace
 
-DepthSeries LastGradients(const TheoryResults& results) {
-  DepthSeries series;
+std::optional<double> MeasuredDepthSlope(const TheoryResults& results) {
+  std::vector<double> depths, last_gradients;
   for (const Measurement& depth : results.depths) {
     if (depth.gradients.empty()) continue;
-    series.depths.push_back(static_cast<double>(depth.n_layer));
-    series.last_gradients.push_back(depth.gradients.back().value.mean);
+    depths.push_back(static_cast<double>(depth.n_layer));
+    last_gradients.push_back(depth.gradients.back().value.mean);
   }
-  return series;
-}
-
-std::optional<double> MeasuredDepthSlope(const TheoryResults& results) {
-  const DepthSeries series = LastGradients(results);
-  if (series.depths.size() < 2) return std::nullopt;
-  return LogLogSlope(series.depths, series.last_gradients);
+  if (depths.size() < 2) return std::nullopt;
+  return LogLogSlope(depths, last_gradients);
 }
 
 std::string ToText(const TheoryResults& results) {
@@ -189,31 +158,6 @@ Json ToJson(const TheoryResults& results) {
           {"depth_slope",
            {{"measured", OrNull(MeasuredDepthSlope(results))},
             {"predicted", OrNull(PredictDepthSlope(results.reading))}}}};
-}
-
-std::string ToCsv(const TheoryResults& results) {
-  std::string csv = "n_layer,quantity,index,name,value,sd,predicted_low,predicted_high\r\n";
-  for (const Measurement& depth : results.depths) {
-    for (size_t i = 0; i < depth.stream.size(); ++i) {
-      AppendCsv(depth.n_layer, "stream", i, absl::StrCat("v_", i), depth.stream[i].mean,
-                depth.stream[i].sd,
-                PredictStream(results.reading, depth.stream[0].mean, static_cast<int64_t>(i)),
-                &csv);
-    }
-    for (size_t i = 0; i < depth.gradients.size(); ++i) {
-      AppendCsv(depth.n_layer, "gradient", i, depth.gradients[i].name,
-                depth.gradients[i].value.mean, depth.gradients[i].value.sd, std::nullopt, &csv);
-    }
-    for (size_t i = 0; i < depth.passages.size(); ++i) {
-      const std::optional<double> gain = PredictGain(results.reading, depth.passages[i]);
-      AppendCsv(
-          depth.n_layer, "gain", i, depth.passages[i].name, depth.passages[i].gain, std::nullopt,
-          gain.has_value() ? std::optional<Bracket>(Bracket{*gain, *gain}) : std::nullopt, &csv);
-    }
-    AppendRatioCsv(depth.n_layer, "first_over_last", depth.first_over_last, &csv);
-    AppendRatioCsv(depth.n_layer, "total_gain", depth.total_gain, &csv);
-  }
-  return csv;
 }
 
 }  // namespace plumb::cli

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of `plumb theory`: measured and predicted values as text, JSON, CSV and an HTML page.
-// Pure.
+// Results of `plumb theory`: measured and predicted values as text and JSON. Pure.
 #ifndef PLUMB_CLI_THEORY_RESULTS_H_
 #define PLUMB_CLI_THEORY_RESULTS_H_
 
@@ -16,30 +15,20 @@
 namespace plumb::cli {
 
 struct TheoryResults {
-  std::string model, file, command;
+  std::string model, file;
   std::vector<std::string> equations;
   int64_t seeds = 0, seq = 0;
   Reading reading;
   std::vector<Measurement> depths;  // at least one, shallowest first
 };
 
-// Series over depth: n_layer, and the gradient norm of the last MLP's output weights.
-struct DepthSeries {
-  std::vector<double> depths, last_gradients;
-};
-DepthSeries LastGradients(const TheoryResults& results);
-
-// Returns the slope of LastGradients; nullopt for a single depth or without MLPs.
+// Returns the log-log slope over n_layer of the gradient norm of the last MLP's output weights;
+// nullopt for a single depth or without MLPs.
 std::optional<double> MeasuredDepthSlope(const TheoryResults& results);
 
 std::string ToText(const TheoryResults& results);
 // Returns the results as JSON; numbers that are not finite are null.
 nlohmann::ordered_json ToJson(const TheoryResults& results);
-// Returns one line per number: n_layer,quantity,index,name,value,sd,predicted_low,predicted_high.
-// Fields without a value are empty.
-std::string ToCsv(const TheoryResults& results);
-// Returns theory.html: one self-contained page.
-std::string ToPage(const TheoryResults& results);
 
 }  // namespace plumb::cli
 

@@ -28,15 +28,19 @@ TEST_F(TheoryCommandTest, ShowsMeasuredNextToPredicted) {
                                 HasSubstr("\n4 layers\n"), HasSubstr("log-log slope")));
 }
 
-TEST_F(TheoryCommandTest, WritesAPageAndATable) {
-  const Finished result = Theory({"--depths", "2", "--out", "a/b", "--json"});
+TEST_F(TheoryCommandTest, PrintsAllNumbersAsJson) {
+  const Finished result = Theory({"--depths", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out, nullptr, false);
   ASSERT_FALSE(json.is_discarded());
   EXPECT_EQ(json["depths"][0]["stream"].size(), 3u);
   EXPECT_EQ(json["depths"][0]["gains"].size(), 4u);
-  EXPECT_THAT(Read("a/b/theory.csv"), HasSubstr("2,stream,2,"));
-  EXPECT_THAT(Read("a/b/theory.html"), HasSubstr("</html>"));
+}
+
+TEST_F(TheoryCommandTest, NamesWhatReplacesOut) {
+  const Finished result = Theory({"--out", "a"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--out: was removed; --json prints all numbers"));
 }
 
 TEST_F(TheoryCommandTest, ThreadsChangeNoNumber) {
@@ -45,15 +49,14 @@ TEST_F(TheoryCommandTest, ThreadsChangeNoNumber) {
   EXPECT_EQ(one.out, Theory({"--json", "--threads", "2"}).out);
 }
 
-TEST_F(TheoryCommandTest, ReportsErrorsAndWritesNothing) {
-  const Finished depths = Theory({"--depths", "8,x", "--out", "a"});
+TEST_F(TheoryCommandTest, ReportsErrors) {
+  const Finished depths = Theory({"--depths", "8,x"});
   EXPECT_EQ(depths.exit_code, 2);
   EXPECT_THAT(depths.err, HasSubstr("\"x\" is not a whole number"));
-  const Finished seq = Theory({"--seq", "1000", "--out", "a"});
+  const Finished seq = Theory({"--seq", "1000"});
   EXPECT_EQ(seq.exit_code, 2);
   EXPECT_THAT(seq.err, HasSubstr("1000 different tokens need"));
   EXPECT_EQ(Theory({"--seeds", "0"}).exit_code, 2);
-  EXPECT_FALSE(Exists("a"));
 }
 
 }  // namespace
