@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plumb/ext/residual.h"
+#include "plumb/norm_plugin.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
 
@@ -73,6 +74,40 @@ struct Copy {
 };
 
 // -- plumb
+
+// A norm of the build's plugin directory, or of the benchmark's own, by the name of its file, with
+// default attributes.
+struct OneNorm {
+  const plumb_norm_plugin* plugin;
+  plumb_norm_instance* instance;
+  plumb_norm_layout layout;
+};
+
+// Loads a norm. Ends the process if that fails.
+OneNorm LoadNorm(const std::string& id, int64_t dim) {
+  std::string file = std::string(PLUMB_BENCH_PLUGIN_DIR) + "/" + id + ".so";
+  if (access(file.c_str(), R_OK) != 0) {
+    file = std::string(PLUMB_BENCH_OUTSIDE_DIR) + "/" + id + ".so";
+  }
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* entry = library == nullptr ? nullptr : dlsym(library, PLUMB_NORM_ENTRY_SYMBOL);
+  if (entry == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(1);
+  }
+  OneNorm norm{reinterpret_cast<plumb_norm_plugin_v1_fn>(entry)(0), nullptr, {}};
+  std::vector<plumb_attr_value> values;
+  for (uint32_t i = 0; i < norm.plugin->n_attrs; ++i) values.push_back(norm.plugin->attrs[i].def);
+  char error[256] = "";
+  const plumb_status created = norm.plugin->create(nullptr, static_cast<uint32_t>(dim),
+                                                   values.data(), &norm.instance, error, 256);
+  norm.layout.struct_size = sizeof(norm.layout);
+  if (created != PLUMB_OK || norm.plugin->layout(norm.instance, &norm.layout) != PLUMB_OK) {
+    std::fprintf(stderr, "%s: %s\n", file.c_str(), error);
+    std::exit(1);
+  }
+  return norm;
+}
 
 struct Plumb {
   explicit Plumb(const NormCase& c_in)
@@ -283,48 +318,6 @@ std::function<void()> MakeNormCase(const NormCase& c) {
   } catch (const dnnl::error&) {  // there is no such primitive on this processor
     return nullptr;
   }
-}
-
-NormResults ResultsOf(const NormCase& c) {
-  const Plumb ran(c);
-  std::memset(ran.partials.data(), 0, static_cast<size_t>(ran.partials.size()));
-  ran.Run();
-  NormResults results;
-  for (int64_t i = 0; i < c.rows * c.dim; ++i) {
-    results.rows.push_back(c.dtype == "bf16" ? plumb_bf16_to_float(ran.result.as<plumb_bf16>()[i])
-                                             : ran.result.as<float>()[i]);
-  }
-  const float *saved = ran.saved.as<float>(), *gradients = ran.partials.as<float>();
-  results.saved.assign(saved, saved + c.rows * ran.norm.layout.saved_per_row);
-  if (c.pass == "backward") {
-    results.gradients.assign(gradients, gradients + ran.partials.size() / kFloat);
-  }
-  return results;
-}
-
-OneNorm LoadNorm(const std::string& id, int64_t dim) {
-  std::string file = std::string(PLUMB_BENCH_PLUGIN_DIR) + "/" + id + ".so";
-  if (access(file.c_str(), R_OK) != 0) {
-    file = std::string(PLUMB_BENCH_OUTSIDE_DIR) + "/" + id + ".so";
-  }
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* entry = library == nullptr ? nullptr : dlsym(library, PLUMB_NORM_ENTRY_SYMBOL);
-  if (entry == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    std::exit(1);
-  }
-  OneNorm norm{reinterpret_cast<plumb_norm_plugin_v1_fn>(entry)(0), nullptr, {}};
-  std::vector<plumb_attr_value> values;
-  for (uint32_t i = 0; i < norm.plugin->n_attrs; ++i) values.push_back(norm.plugin->attrs[i].def);
-  char error[256] = "";
-  const plumb_status created = norm.plugin->create(nullptr, static_cast<uint32_t>(dim),
-                                                   values.data(), &norm.instance, error, 256);
-  norm.layout.struct_size = sizeof(norm.layout);
-  if (created != PLUMB_OK || norm.plugin->layout(norm.instance, &norm.layout) != PLUMB_OK) {
-    std::fprintf(stderr, "%s: %s\n", file.c_str(), error);
-    std::exit(1);
-  }
-  return norm;
 }
 
 }  // namespace plumb

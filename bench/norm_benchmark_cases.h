@@ -8,9 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
-
-#include "plumb/norm_plugin.h"
 
 namespace plumb {
 
@@ -29,23 +26,6 @@ int64_t BytesOf(const NormCase& c);
 
 // Returns a function that runs the case once; empty if there is no such case.
 std::function<void()> MakeNormCase(const NormCase& c);
-
-// Results of a pass of plumb's: y or dx, the statistics that forward saves, and the parameters'
-// gradients of each range of rows.
-struct NormResults {
-  std::vector<float> rows, saved, gradients;
-};
-NormResults ResultsOf(const NormCase& c);
-
-// A norm of the build's plugin directory, or of the benchmark's own, by the name of its file, with
-// default attributes, for measuring a call through the ABI. Ends the process if the plugin cannot
-// be loaded.
-struct OneNorm {
-  const plumb_norm_plugin* plugin;
-  plumb_norm_instance* instance;
-  plumb_norm_layout layout;
-};
-OneNorm LoadNorm(const std::string& id, int64_t dim);
 
 }  // namespace plumb
 

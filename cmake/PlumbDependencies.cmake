@@ -71,7 +71,6 @@ if(PLUMB_BUILD_TESTS OR PLUMB_FUZZ)
   plumb_package(GTest "libgtest-dev libgmock-dev")            # tests
 endif()
 if(PLUMB_BUILD_BENCH)
-  plumb_package(benchmark "libbenchmark-dev")                 # bench
   plumb_package(OpenMP "g++" COMPONENTS CXX)                  # bench (oneDNN is built on it)
 endif()
 if(PLUMB_MISSING_PACKAGES)

@@ -10,7 +10,7 @@ FENCE = re.compile(r"^( *)(```+)\s*(\S*)\s*$")
 # Pattern of lines that somebody would type. Every block that starts so must be run or say why not.
 COMMAND = re.compile(
     r"^(\$ |plumb |(?:\./)?(?:tools|tests|examples|bench|build)/\S|(?:cmake|ctest|make|git|cd|export|python3?|cc|"
-    r"sudo|apt|apt-get|sed|printf|cat|grep|gemm_benchmark|zipf_benchmark|qemu-\S+) ?)")
+    r"sudo|apt|apt-get|sed|printf|cat|grep|gemm_benchmark|qemu-\S+) ?)")
 
 
 class Block:

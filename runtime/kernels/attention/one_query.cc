@@ -34,8 +34,8 @@ HWY_INLINE hn::Vec<D> LoadChannels(D d, const T* row, int64_t e, int64_t last,
 // Prefetches a head's keys and then its values 4 KB before they are read. A head is too short a
 // stream for the hardware prefetchers, which start again in each page. It is kept because, on
 // machines whose caches are as large as the weights, decoding GPT-2 124M is slower without it: by
-// 12 % (int8) and 9 % (bf16) with batch 8 and 500 to 800 keys on Zen 5. With the 64 to 260 keys of
-// bench/decode_benchmark the difference is within the noise.
+// 12 % (int8) and 9 % (bf16) with batch 8 and 500 to 800 keys on Zen 5. With 64 to 260 keys
+// the difference is within the noise.
 template <class T>
 class Prefetcher {
  public:
