@@ -25,7 +25,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/app/bench/bench.h"
+#include "cli/bench/bench.h"
 
 namespace {
 

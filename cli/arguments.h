@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/app/model.h"
-#include "runtime/app/settings.h"
-#include "runtime/app/train/train.h"
+#include "runtime/client/model.h"
+#include "runtime/client/settings.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb::cli {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/help_formatter.h"
-#include "runtime/app/placements.h"
+#include "runtime/client/placements.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/output.h"
-#include "runtime/app/host_runtime.h"
+#include "runtime/client/host_runtime.h"
 
 namespace plumb::cli {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/app/host_runtime.h"
-#include "runtime/app/model.h"
+#include "runtime/client/host_runtime.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 

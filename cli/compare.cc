@@ -13,9 +13,9 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/study/results.h"
-#include "runtime/app/study/study.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/results.h"
+#include "runtime/study/study.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

@@ -15,9 +15,9 @@
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
-#include "runtime/app/import/zoo.h"
-#include "runtime/app/placements.h"
-#include "runtime/app/settings.h"
+#include "runtime/convert/zoo.h"
+#include "runtime/client/placements.h"
+#include "runtime/client/settings.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 

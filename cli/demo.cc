@@ -18,7 +18,7 @@
 #include "cli/embedded_files.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
-#include "runtime/app/study/study.h"
+#include "runtime/study/study.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 

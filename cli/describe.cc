@@ -23,8 +23,8 @@
 #include "cli/command.h"
 #include "cli/figures.h"
 #include "cli/output.h"
-#include "runtime/app/model.h"
-#include "runtime/app/train/recipe.h"
+#include "runtime/client/model.h"
+#include "runtime/client/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 

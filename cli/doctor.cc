@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/app/train/run_identity.h"
+#include "runtime/train/run_identity.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

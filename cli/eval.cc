@@ -14,9 +14,9 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
-#include "runtime/app/generate.h"
-#include "runtime/app/model.h"
-#include "runtime/app/train/run_model.h"
+#include "runtime/train/trained_model.h"
+#include "runtime/client/model.h"
+#include "runtime/train/run_model.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

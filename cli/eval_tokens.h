@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 

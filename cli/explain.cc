@@ -11,7 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 

@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "cli/output.h"
 #include "cli/series.h"
-#include "runtime/app/model.h"
-#include "runtime/app/profile.h"
-#include "runtime/app/train/train.h"
+#include "runtime/client/model.h"
+#include "runtime/client/profile.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/app/import/import.h"
+#include "runtime/convert/import.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

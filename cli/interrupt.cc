@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "cli/signal_text.h"
-#include "runtime/app/plumb_api.h"
+#include "runtime/client/plumb_api.h"
 #include "runtime/base/unfinished_paths.h"
 
 namespace plumb::cli {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/app/host_runtime.h"
+#include "runtime/client/host_runtime.h"
 #include "runtime/base/text_format.h"
 
 namespace plumb::cli {

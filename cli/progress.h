@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "runtime/app/tokenize.h"
-#include "runtime/app/train/train.h"
+#include "runtime/convert/tokenize.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
-#include "runtime/app/plumb_api.h"
+#include "runtime/client/plumb_api.h"
 #include "runtime/base/memory.h"
 #include "runtime/ranks/collectives.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that run as several ranks, started by mpirun or srun: runtime/app/launch/launch.h with
+// Commands that run as several ranks, started by mpirun or srun: runtime/ranks/launch.h with
 // this program's options, paths and exit codes.
 #ifndef PLUMB_CLI_RANKS_H_
 #define PLUMB_CLI_RANKS_H_
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/command.h"
-#include "runtime/app/launch/launch.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb::cli {
 

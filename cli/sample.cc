@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
-#include "runtime/app/generate.h"
+#include "runtime/train/trained_model.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

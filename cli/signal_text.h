@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/app/plumb_api.h"
+#include "runtime/client/plumb_api.h"
 
 namespace plumb::cli {
 

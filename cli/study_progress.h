@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/study/study_host.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/study_host.h"
 
 namespace plumb::cli {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/figures.h"
 #include "cli/output.h"
-#include "runtime/app/study/tables.h"
+#include "runtime/report/tables.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

@@ -14,10 +14,10 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/study_progress.h"
-#include "runtime/app/host_runtime.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/study/study_host.h"
-#include "runtime/app/study/study_run.h"
+#include "runtime/client/host_runtime.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/study_host.h"
+#include "runtime/report/study_run.h"
 
 namespace plumb::cli {
 

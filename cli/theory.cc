@@ -20,7 +20,7 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

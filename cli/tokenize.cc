@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "runtime/app/tokenize.h"
+#include "runtime/convert/tokenize.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 

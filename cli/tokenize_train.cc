@@ -9,7 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "runtime/app/tokenize.h"
+#include "runtime/convert/tokenize.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

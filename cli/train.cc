@@ -21,11 +21,11 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
-#include "runtime/app/model.h"
-#include "runtime/app/probe.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/train/loss_summary.h"
-#include "runtime/app/train/train.h"
+#include "runtime/client/model.h"
+#include "runtime/client/probe.h"
+#include "runtime/study/plan.h"
+#include "runtime/train/loss_summary.h"
+#include "runtime/train/train_run.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

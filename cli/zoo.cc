@@ -12,7 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/app/import/zoo.h"
+#include "runtime/convert/zoo.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

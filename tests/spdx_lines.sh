@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks that every source file names its licence in its first lines, except those that plumb copies for its
-# users to change (plugins/template, cli/demo) or that others wrote (runtime/app/report/js/uplot). Prints the others.
+# users to change (plugins/template, cli/demo) or that others wrote (runtime/report/js/uplot). Prints the others.
 #
 #   tests/spdx_lines.sh [SOURCE_DIRECTORY]
 set -euo pipefail

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 

@@ -12,7 +12,7 @@
 
 #include "cli/output.h"
 #include "cli/theory/measure.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 

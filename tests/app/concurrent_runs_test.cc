@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/generate.h"
+#include "runtime/train/trained_model.h"
 #include "tests/app/train_run_fixture.h"
 
 namespace plumb {

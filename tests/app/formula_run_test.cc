@@ -3,7 +3,7 @@
 // checkpoints and sampling.
 #include <cstring>
 
-#include "runtime/app/generate.h"
+#include "runtime/train/trained_model.h"
 #include "runtime/formats/safetensors.h"
 #include "tests/app/train_run_fixture.h"
 

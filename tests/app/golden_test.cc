@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/formats/safetensors.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/metrics.h"
+#include "runtime/train/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/loss_summary.h"
+#include "runtime/train/loss_summary.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

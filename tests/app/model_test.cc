@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

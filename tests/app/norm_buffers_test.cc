@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/generate.h"
-#include "runtime/app/model.h"
-#include "runtime/app/train/train.h"
+#include "runtime/train/trained_model.h"
+#include "runtime/client/model.h"
+#include "runtime/train/train_run.h"
 #include "runtime/base/file.h"
 #include "runtime/formats/safetensors.h"
 #include "tests/app/test_run.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/plumb_api.h"
+#include "runtime/client/plumb_api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <new>
 #include <string>
 
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "tests/app/test_models.h"
 
 namespace plumb {

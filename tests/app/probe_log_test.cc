@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/probe_log.h"
+#include "runtime/train/probe_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the fields that may change when a run is resumed: each field of the schema, changed in a
 // copy of a run of two steps, and the table in docs/recipes.md.
-#include "runtime/app/train/resume_rules.h"
+#include "runtime/train/resume_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/spike_detector.h"
+#include "runtime/train/spike_detector.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/check.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"

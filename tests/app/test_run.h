@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/train.h"
+#include "runtime/train/train_run.h"
 #include "tests/app/test_models.h"
 #include "tests/session/scratch_dir.h"
 

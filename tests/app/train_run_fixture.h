@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/metrics.h"
-#include "runtime/app/train/train.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/train_run.h"
 #include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 

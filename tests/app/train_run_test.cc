@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/train.h"
+#include "runtime/train/train_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/generate.h"
+#include "runtime/train/trained_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/weight_figures.h"
+#include "runtime/train/weight_figures.h"
 
 #include <gmock/gmock.h>
 

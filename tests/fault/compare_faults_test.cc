@@ -11,10 +11,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/study/results.h"
-#include "runtime/app/study/study_directory.h"
-#include "runtime/app/study/train_runs.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/results.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"

@@ -117,7 +117,7 @@ TEST(PaletteTest, SeriesLookDifferent) {
 }
 
 TEST(PaletteTest, ColorsAreThoseOfTheReport) {
-  std::ifstream file(std::string(PLUMB_SOURCE_DIR) + "/runtime/app/report/js/view.js");
+  std::ifstream file(std::string(PLUMB_SOURCE_DIR) + "/runtime/report/js/view.js");
   std::stringstream script;
   script << file.rdbuf();
   for (size_t i = 0; i < 7; ++i) {

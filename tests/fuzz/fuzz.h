@@ -18,7 +18,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/app/host_runtime.h"
+#include "runtime/client/host_runtime.h"
 
 namespace plumb {
 

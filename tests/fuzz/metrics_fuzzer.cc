@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the metrics and probes of a run: damaged lines are moved to another file, the others can
 // be read, and truncating twice changes no more than truncating once.
-#include "runtime/app/train/metrics.h"
-#include "runtime/app/train/probe_log.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/probe_log.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "tests/fuzz/fuzz.h"

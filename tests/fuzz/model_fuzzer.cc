@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/check.h"
 #include "tests/fuzz/fuzz.h"
 

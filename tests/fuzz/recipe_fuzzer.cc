@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes recipes and studies: a parsed text is printed, and its print parses to the same.
-#include "runtime/app/study/study.h"
+#include "runtime/study/study.h"
 #include "runtime/base/check.h"
 #include "runtime/schema/reader.h"
 #include "runtime/spec/train_spec.h"

@@ -13,8 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/app/generate.h"
-#include "runtime/app/train/train.h"
+#include "runtime/train/trained_model.h"
+#include "runtime/train/train_run.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "tests/fuzz/fuzz.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/rng.h"
 #include "runtime/formats/safetensors.h"
 #include "tests/app/test_models.h"

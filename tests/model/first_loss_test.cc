@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "tests/app/test_models.h"
 
 namespace plumb {

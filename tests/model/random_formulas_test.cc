@@ -18,7 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/base/rng.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/model/build.h"

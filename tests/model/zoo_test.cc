@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/recipe.h"
+#include "runtime/client/recipe.h"
 #include "tests/app/test_models.h"
 
 namespace plumb {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/launch/launch.h"
+#include "runtime/ranks/launch.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"

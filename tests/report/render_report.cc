@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "runtime/app/report/report.h"
+#include "runtime/report/report.h"
 
 int main() {
   const nlohmann::ordered_json report = nlohmann::ordered_json::parse(std::cin, nullptr, false);

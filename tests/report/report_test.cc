@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/report/report.h"
+#include "runtime/report/report.h"
 
 #include <fstream>
 #include <limits>
@@ -20,7 +20,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string ReadSource(const std::string& path) {
-  std::ifstream in(absl::StrCat(PLUMB_SOURCE_DIR, "/runtime/app/report/", path), std::ios::binary);
+  std::ifstream in(absl::StrCat(PLUMB_SOURCE_DIR, "/runtime/report/", path), std::ios::binary);
   std::ostringstream content;
   content << in.rdbuf();
   return content.str();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the arithmetic behind the curves (runtime/app/report/js/stats.js), without a browser.
+// Tests of the arithmetic behind the curves (runtime/report/js/stats.js), without a browser.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
 const source = (name) =>
-  readFileSync(new URL(`../../runtime/app/report/js/${name}.js`, import.meta.url), "utf8");
+  readFileSync(new URL(`../../runtime/report/js/${name}.js`, import.meta.url), "utf8");
 const { stats, format } = new Function(
   `${source("format")}${source("stats")}return { stats, format };`,
 )();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/metrics.h"
+#include "runtime/train/metrics.h"
 #include "runtime/data/batches.h"
 #include "runtime/session/sampler.h"
 #include "tests/session/scratch_dir.h"

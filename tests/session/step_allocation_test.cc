@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/data_passes.h"
-#include "runtime/app/model.h"
-#include "runtime/app/train/recipe.h"
+#include "runtime/train/data_passes.h"
+#include "runtime/client/model.h"
+#include "runtime/client/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/onednn/gemm.h"

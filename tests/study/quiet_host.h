@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/app/study/study_host.h"
+#include "runtime/study/study_host.h"
 #include "tests/app/test_models.h"
 
 namespace plumb {

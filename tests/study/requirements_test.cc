@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/plan.h"
+#include "runtime/study/plan.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/app/study/run_record.h"
+#include "runtime/study/run_record.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/run_record.h"
+#include "runtime/study/run_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/run_store.h"
+#include "runtime/study/run_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/study/run_record.h"
-#include "runtime/app/train/run_identity.h"
+#include "runtime/study/run_record.h"
+#include "runtime/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "tests/session/scratch_dir.h"
 

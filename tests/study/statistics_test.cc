@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/statistics.h"
+#include "runtime/study/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

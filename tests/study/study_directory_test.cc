@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/study_directory.h"
+#include "runtime/study/study_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/train/run_directory.h"
-#include "runtime/app/train/run_identity.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_identity.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

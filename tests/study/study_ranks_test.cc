@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of a study on several ranks, which are threads in these tests.
-#include "runtime/app/study/study_ranks.h"
+#include "runtime/study/study_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/study/results.h"
-#include "runtime/app/study/study_directory.h"
-#include "runtime/app/study/study_files.h"
-#include "runtime/app/study/train_runs.h"
+#include "runtime/study/results.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/report/study_files.h"
+#include "runtime/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "runtime/ranks/local_ranks.h"
 #include "tests/app/test_run.h"

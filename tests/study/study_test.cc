@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/study.h"
+#include "runtime/study/study.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

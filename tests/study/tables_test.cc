@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/tables.h"
-#include "runtime/app/study/conclusion.h"
-#include "runtime/app/study/curve_points.h"
-#include "runtime/app/study/report_data.h"
-#include "runtime/app/study/study_files.h"
-#include "runtime/app/study/text_fields.h"
+#include "runtime/report/tables.h"
+#include "runtime/report/conclusion.h"
+#include "runtime/report/curve_points.h"
+#include "runtime/report/report_data.h"
+#include "runtime/report/study_files.h"
+#include "runtime/study/text_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/study/results.h"
+#include "runtime/study/results.h"
 
 namespace plumb {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/study/training_preview.h"
+#include "runtime/study/training_preview.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

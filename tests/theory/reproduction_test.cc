@@ -23,7 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/theory/measure.h"
-#include "runtime/app/model.h"
+#include "runtime/client/model.h"
 #include "runtime/spec/scalar.h"
 #include "tests/app/test_models.h"
 

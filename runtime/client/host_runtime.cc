@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/client/host_runtime.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string StringOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// Facts about libraries, which are loaded for them.
+struct Loaded {
+  std::string gemm;
+  Json report;
+};
+Loaded LoadLibraries() {
+  const auto runtime = HostRuntime::Create({});
+  if (!runtime.ok()) return {};
+  Loaded loaded;
+  loaded.gemm = (*runtime)->matmul();
+  loaded.report = Json::parse((*runtime)->DescribeJson());
+  return loaded;
+}
+
+bool HasOneDnn(const Json& report) { return StringOf(report["onednn"]["state"]) == "loaded"; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HostRuntime>> HostRuntime::Create(
+    api::RuntimeOptions options, const std::vector<std::string>& plugin_files) {
+  auto host = std::unique_ptr<HostRuntime>(new HostRuntime);
+  options.log = [self = host.get()](api::LogLevel, std::string_view message) {
+    self->Warn(std::string(message));
+  };
+  PLUMB_ASSIGN_OR_RETURN(host->runtime_, ToStatus(api::Runtime::Create(std::move(options))));
+  for (const std::string& file : plugin_files) {
+    PLUMB_RETURN_IF_ERROR(ToStatus(host->runtime_->LoadPlugin(file)));
+  }
+  return host;
+}
+
+absl::StatusOr<std::unique_ptr<HostRuntime>> HostRuntime::Create(
+    plumb_runtime_options options, const std::vector<const plumb_norm_plugin*>& norms) {
+  auto host = std::unique_ptr<HostRuntime>(new HostRuntime);
+  options.log_user = host.get();
+  options.log = [](void* user, int32_t, const char* message) {
+    static_cast<HostRuntime*>(user)->Warn(message);
+  };
+  plumb_runtime* runtime = nullptr;
+  const auto call = [](auto&& function) { return ToStatus(api::internal::Call(function)); };
+  PLUMB_RETURN_IF_ERROR(
+      call([&](plumb_error** error) { return plumb_runtime_create(&options, &runtime, error); }));
+  host->runtime_ = api::Runtime::Adopt(runtime);
+  for (const plumb_norm_plugin* norm : norms) {
+    PLUMB_RETURN_IF_ERROR(ToStatus(host->runtime_->RegisterPlugin(norm)));
+  }
+  return host;
+}
+
+std::unique_ptr<HostRuntime> HostRuntime::Adopt(api::Runtime runtime) {
+  auto host = std::unique_ptr<HostRuntime>(new HostRuntime);
+  host->runtime_ = std::move(runtime);
+  return host;
+}
+
+void HostRuntime::Warn(const std::string& warning) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (warned_.insert(warning).second) warnings_.push_back(warning);
+}
+
+void HostRuntime::ForgetWarningsAbout(const std::string& file) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto is_about = [&](const std::string& warning) {
+    return absl::StartsWith(warning, file + ":");
+  };
+  warnings_.erase(std::remove_if(warnings_.begin(), warnings_.end(), is_about), warnings_.end());
+}
+
+std::vector<std::string> HostRuntime::TakeWarnings() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
+std::string VersionText() {
+  const Json report = LoadLibraries().report;
+  return absl::StrCat(
+      "plumb ", api::Version(),
+      HasOneDnn(report) ? ", oneDNN " + StringOf(report["onednn"]["version"]) : ", no oneDNN",
+      ", kernels ", StringOf(report["processor"]["kernels"]));
+}
+
+std::string MatmulText() {
+  const Loaded loaded = LoadLibraries();
+  const Json& report = loaded.report;
+  if (!HasOneDnn(report)) {
+    return absl::StrCat(loaded.gemm, "; no oneDNN: ", StringOf(report["onednn"]["problem"]));
+  }
+  // Drops the prefix "in pairs: " of the reason.
+  const std::string bf16 = StringOf(report["processor"]["gemm"]["bf16"]);
+  return absl::StrCat(loaded.gemm, "; ", bf16.substr(bf16.find(": ") + 2));
+}
+
+}  // namespace plumb

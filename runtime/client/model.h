@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptions of models (api::Spec) and models (api::Model) as the command line opens, explains
+// and runs them. Values; stateless functions.
+#ifndef PLUMB_RUNTIME_CLIENT_MODEL_H_
+#define PLUMB_RUNTIME_CLIENT_MODEL_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/client/host_runtime.h"
+#include "runtime/client/plumb_api.h"
+#include "runtime/client/probe.h"
+
+namespace plumb {
+
+// ("n_layer", "8") pairs, applied in order.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Description of a model as given by a user. A value.
+struct ModelSource {
+  std::string text, name;  // name: of the file, for messages
+  Overrides settings;      // ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6")
+
+  // Parses the text and applies the settings. Errors: with "file:line:column", all syntax errors at
+  // once; for settings, "model." and the field.
+  absl::StatusOr<api::Spec> Parse() const;
+};
+absl::StatusOr<ModelSource> ReadModelSource(const std::string& path, Overrides settings = {});
+// Reads and parses the file.
+absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings = {});
+
+// Sets one field. Errors begin with "model." and the field.
+absl::Status SetField(const std::string& field, const std::string& value, api::Spec* spec);
+int64_t VocabSizeOf(const api::Spec& spec);  // 0: not set
+
+// Resolves every name and checks the formulas. Errors: those of the author, with locations.
+absl::StatusOr<api::Model> CreateModel(HostRuntime* runtime, const api::Spec& spec);
+
+// Returns the content of plumb_model_describe.
+absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model);
+
+// Returns the data flow of the blocks as an SVG file: of each kind of layer, or of one layer, from
+// 0. Errors: kInvalidArgument if the layer does not exist or a block is too large to be drawn.
+absl::StatusOr<std::string> DrawModel(const api::Model& model,
+                                      std::optional<int64_t> layer = std::nullopt);
+
+// Returns the names of the stages that ExplainModel prints.
+std::vector<std::string> ExplainStages();
+
+// Returns the output of a compiler stage, as plumb_model_explain does; batch and seq of 0 select
+// its defaults. Only the overrides `dtype` and `recompute` have an effect.
+absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::string& stage,
+                                         int64_t batch, int64_t seq,
+                                         const Overrides& train_overrides = {});
+
+// Sequences of token ids to run, with the target of each token (-1: none) and its type.
+struct TokenBatch {
+  std::vector<std::vector<int32_t>> sequences = {};
+  // Empty: the next tokens, or none for a bidirectional model.
+  std::vector<std::vector<int32_t>> targets = {};
+  std::vector<std::vector<int32_t>> types = {};  // empty: 0
+};
+
+// Logits [batch, seq, vocab], the mean cross-entropy over the targets and, on request, its gradient
+// with respect to every parameter, with L2 norm.
+struct ModelOutputs {
+  struct Gradient {
+    std::string name;
+    std::vector<int64_t> shape;
+    std::vector<float> data;
+    double l2 = 0;
+  };
+  int64_t batch = 0, seq = 0, vocab = 0;
+  std::vector<float> logits;
+  std::optional<double> loss;  // nullopt without a target
+  std::vector<Gradient> gradients;
+
+  // Writes a safetensors file: the logits as the tensor "logits", or the gradients under the names
+  // of their parameters.
+  absl::Status WriteLogits(const std::string& path) const;
+  absl::Status WriteGradients(const std::string& path) const;
+};
+
+// Runs a batch without changing the model. With gradients it runs the pass of a training step
+// without dropout, in which a norm with statistics over tokens uses those of the batch; without
+// gradients it runs an evaluation, in which such a norm uses its buffers. Sequences of a
+// bidirectional model may differ in length; logits after the end of a sequence are undefined.
+// Errors name the sequence and the token.
+absl::StatusOr<ModelOutputs> RunTokens(api::Model* model, const TokenBatch& batch,
+                                       bool with_gradients = true);
+
+// Probes the pass that RunTokens takes with gradients. `points` is as in ProbeOptions::points.
+absl::StatusOr<ProbeFigures> ProbeTokens(api::Model* model, const TokenBatch& batch,
+                                         const std::vector<std::string>& points = {});
+// Return the points that can be probed, in the order of the data, and those that are probed by
+// default.
+absl::StatusOr<std::vector<std::string>> ProbePoints(const api::Model& model);
+absl::StatusOr<std::vector<std::string>> DefaultProbePoints(const api::Model& model);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_CLIENT_MODEL_H_

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/train/checkpoint/staged_directory.h"
+#include "runtime/convert/families.h"
+#include "runtime/convert/import.h"
+#include "runtime/convert/import_files.h"
+#include "runtime/train/import_json.h"
+#include "runtime/client/model.h"
+#include "runtime/train/init_from_run.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_model.h"
+#include "runtime/base/diagnostics.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/formats/safetensors.h"
+#include "runtime/schema/reader.h"
+#include "runtime/tokenizer/library_json.h"
+#include "runtime/tokenizer/special_tokens.h"
+#include "runtime/zoo/config_values.h"
+#include "runtime/zoo/family_export.h"
+#include "runtime/zoo/tensor_plan.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+// Number of tokens in the compared graphs: enough for every op to appear.
+constexpr int64_t kComparedTokens = 8;
+
+absl::StatusOr<std::vector<std::string>> GraphOf(const api::Model& model) {
+  const int64_t seq = std::min(kComparedTokens, model.Info().context_length);
+  PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, seq));
+  return absl::StrSplit(graph, '\n');
+}
+
+// Returns a line of a graph without the numbers of its values, which change with any difference.
+std::string WithoutNumbers(absl::string_view line) {
+  std::string text;
+  for (size_t i = 0; i < line.size(); ++i) {
+    text += line[i];
+    if (line[i] != '%') continue;
+    while (i + 1 < line.size() && line[i + 1] >= '0' && line[i + 1] <= '9') ++i;
+  }
+  return text;
+}
+
+// Fails unless the family's model has the same graph as `model`, and therefore the same weights.
+absl::Status CheckSameModel(const Family& family, const api::Model& model,
+                            const api::Model& of_family) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(of_family));
+  if (own == other) return absl::OkStatus();
+  size_t at = 0;
+  while (at < own.size() && at < other.size() && own[at] == other[at]) ++at;
+  const auto line = [at](const std::vector<std::string>& graph) {
+    return at < graph.size() && !graph[at].empty() ? WithoutNumbers(graph[at])
+                                                   : std::string("nothing more");
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      family.name,
+      " cannot express this model: what it would compute differs, first in\n  this model: ",
+      line(own), "\n  ", family.name, ":",
+      std::string(family.name.size() < 10 ? 10 - family.name.size() : 0, ' '), " ", line(other)));
+}
+
+// Returns the dimensions, and the attributes that have the same value in all norms of the layers.
+std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description) {
+  std::map<std::string, double> facts;
+  std::set<std::string> differ;
+  for (const auto& group : description["layers"]) {
+    // "slot norm: rms_norm(affine=true, eps=1e-05)[32]"
+    for (const std::string slot : group["norms"]) {
+      const size_t open = slot.find('('), close = slot.rfind(')');
+      if (open == std::string::npos || close == std::string::npos || close < open) continue;
+      const std::string attributes = slot.substr(open + 1, close - open - 1);
+      for (const absl::string_view attribute : absl::StrSplit(attributes, ", ")) {
+        const std::pair<std::string, std::string> parts = absl::StrSplit(attribute, '=');
+        double value;
+        if (!absl::SimpleAtod(parts.second, &value)) continue;
+        const std::string name = absl::StrCat("norm_attr.", parts.first);
+        const auto [at, added] = facts.emplace(name, value);
+        if (!added && at->second != value) differ.insert(name);
+      }
+    }
+  }
+  for (const std::string& name : differ) facts.erase(name);
+  for (const auto& [name, value] : description["dims"].items()) facts[name] = value;
+  return facts;
+}
+
+// Update scale * up * down of a weight [out, in] by an adapter. Refers to tensors of the model.
+struct LowRankUpdate {
+  std::string weight;
+  const float *up, *down;  // [out, rank], [rank, in]
+  int64_t out, rank, in;
+  double scale;
+};
+
+using Tensors = std::map<std::string, api::TensorView<float>>;
+
+absl::StatusOr<Tensors> TensorsOf(api::Model* model) {
+  Tensors tensors;
+  for (size_t i = 0; i < model->TensorCount(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(model->Tensor(i)));
+    tensors.emplace(tensor.name, tensor);
+  }
+  return tensors;
+}
+
+// Reads the updates from the model's description; none if it has no adapter. Errors:
+// kInvalidArgument if the adapter does anything else.
+absl::StatusOr<std::vector<LowRankUpdate>> ReadUpdates(api::Model* model,
+                                                       const nlohmann::ordered_json& description) {
+  PLUMB_ASSIGN_OR_RETURN(const Tensors tensors, TensorsOf(model));
+  std::vector<LowRankUpdate> updates;
+  for (const std::string line : description["adapter"]) {
+    // "layers.0.attention.q.weight += 2 * UP.weight * DOWN.weight"
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    const auto weight = tensors.find(words[0]);
+    double scale;
+    // A convolution follows the projection if it has one.
+    if (words.size() != 7 || words[1] != "+=" || !absl::SimpleAtod(words[2], &scale) ||
+        weight == tensors.end() || weight->second.rank != 2 ||
+        tensors.count(absl::StrReplaceAll(words[0], {{".weight", "_conv.weight"}})) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the adapter does not only add scale * b(a(input)) to the result of a projection, so ",
+          "that it can be neither merged nor exported: ", line));
+    }
+    const auto &up = tensors.at(words[4]).data, &down = tensors.at(words[6]).data;
+    const int64_t in = weight->second.shape[1];
+    updates.push_back({words[0], up.data(), down.data(), weight->second.shape[0],
+                       static_cast<int64_t>(down.size()) / in, in, scale});
+  }
+  return updates;
+}
+
+// Returns the run with its model without the adapter, and with the updates added to the weights.
+absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
+                                      const std::vector<LowRankUpdate>& updates) {
+  v1::Model message;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(run->text, "model.pbtxt", &message, &locations));
+  *message.mutable_adapter() = v1::Placement();
+  const std::string text = textproto::PrintText(message);
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, "model.pbtxt")));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
+  PLUMB_RETURN_IF_ERROR(ToStatus(model.Init(0)));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors from, TensorsOf(&run->model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors to, TensorsOf(&model));
+  if (from.size() != to.size() + 2 * updates.size()) {
+    return absl::InvalidArgumentError("the adapter has more than two tensors for an update");
+  }
+  for (const auto& [name, tensor] : to) {
+    std::copy_n(from.at(name).data.data(), tensor.data.size(), tensor.data.data());
+  }
+  for (const LowRankUpdate& update : updates) {
+    float* row = to.at(update.weight).data.data();
+    for (int64_t o = 0; o < update.out; ++o, row += update.in) {
+      for (int64_t i = 0; i < update.in; ++i) {
+        double sum = 0;
+        for (int64_t r = 0; r < update.rank; ++r) {
+          sum += double{update.up[o * update.rank + r]} * double{update.down[r * update.in + i]};
+        }
+        row[i] = static_cast<float>(double{row[i]} + update.scale * sum);
+      }
+    }
+  }
+  model.Changed();
+  return RunModel{run->run, run->checkpoint, run->step, text, std::move(model)};
+}
+
+// Assembles the tensors of the checkpoint from those of the model.
+class Assembly {
+ public:
+  Assembly(const api::Model& model, std::vector<TensorPiece> pieces)
+      : model_(model), pieces_(std::move(pieces)) {}
+
+  absl::StatusOr<std::vector<TensorToWrite>> Tensors() {
+    std::vector<std::string> order;
+    std::vector<std::string> errors;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const TensorPiece& piece = pieces_[i];
+      if (piece.fill.has_value() && !IsFilled(i)) {
+        errors.push_back(absl::StrCat(piece.name, " is trained, and the checkpoint has it as ",
+                                      *piece.fill, " everywhere"));
+      }
+      for (size_t number = 0; number < piece.sources.size(); ++number) {
+        std::vector<Part>& parts = sources_[piece.sources[number]];
+        if (parts.empty()) order.push_back(piece.sources[number]);
+        parts.push_back({i, static_cast<int64_t>(number)});
+      }
+    }
+    if (!errors.empty()) return absl::InvalidArgumentError(ListDiagnostics(errors));
+    std::vector<TensorToWrite> tensors;
+    for (const std::string& name : order) tensors.push_back(ToWrite(name));
+    return tensors;
+  }
+
+  // Returns the updates as PEFT's matrices A and B, and their configuration in `config`. Those of
+  // the parts of a fused matrix become one, whose rank is the sum of theirs. Requires:
+  // Tensors().ok().
+  absl::StatusOr<std::vector<TensorToWrite>> PeftTensors(const std::vector<LowRankUpdate>& updates,
+                                                         Json* config) const {
+    std::vector<TensorToWrite> tensors;
+    *config = {{"peft_type", "LORA"},
+               {"task_type", "CAUSAL_LM"},
+               {"base_model_name_or_path", nullptr},
+               {"inference_mode", true}};
+    for (const auto& [name, parts] : sources_) {
+      const bool transposed = pieces_[parts[0].piece].transpose;
+      const int64_t out = ShapeOf(parts)[transposed ? 1 : 0];
+      std::vector<float> a;
+      std::vector<TensorPiece> b;  // parts of B, [out, rank] even if the checkpoint has [in, out]
+      std::vector<std::vector<float>> up;
+      double scale = 0;
+      int64_t rank = 0;
+      for (const Part& part : parts) {
+        for (const LowRankUpdate& update : updates) {
+          const TensorPiece& piece = pieces_[part.piece];
+          if (update.weight != piece.name) continue;
+          if (piece.stacked() || !piece.columns.all()) {
+            return absl::InvalidArgumentError(
+                absl::StrCat(name, ": PEFT updates all columns only; drop --adapter to merge"));
+          }
+          if (scale == 0) scale = update.scale;
+          const double factor = scale == 0 ? 0 : update.scale / scale;
+          a.insert(a.end(), update.down, update.down + update.rank * update.in);
+          up.emplace_back(update.up, update.up + update.out * update.rank);
+          for (float& value : up.back()) value = static_cast<float>(value * factor);
+          TensorPiece& rows = b.emplace_back();
+          rows.shape = {update.out, update.rank};
+          rows.rows = piece.rows;
+          rows.columns = {1, rank, update.rank};
+          rank += update.rank;
+        }
+      }
+      if (rank == 0) continue;
+      std::vector<float> whole(static_cast<size_t>(out * rank));
+      for (size_t i = 0; i < b.size(); ++i) {
+        ScatterPiece(b[i], {out, rank}, 0, up[i].data(), whole.data());
+      }
+      const std::string module(absl::StripSuffix(name, ".weight"));
+      const auto add = [&](const char* which, const Shape& shape,
+                           const std::vector<float>& values) {
+        tensors.push_back({absl::StrCat("base_model.model.", module, which), F32(shape), nullptr,
+                           [values](int64_t begin, int64_t n, void* to) {
+                             std::memcpy(to, values.data() + begin, static_cast<size_t>(n) * 4);
+                           }});
+      };
+      add(".lora_A.weight", {rank, static_cast<int64_t>(a.size()) / rank}, a);
+      add(".lora_B.weight", {out, rank}, whole);
+      (*config)["target_modules"].push_back(module);
+      (*config)["fan_in_fan_out"] = transposed;
+      (*config)["rank_pattern"][module] = (*config)["r"] = rank;
+      (*config)["alpha_pattern"][module] = (*config)["lora_alpha"] =
+          scale * static_cast<double>(rank);
+    }
+    return tensors;
+  }
+
+ private:
+  struct Part {
+    size_t piece;
+    int64_t number;  // index among its sources
+  };
+
+  const float* DataOf(size_t piece) const {
+    const auto tensor = model_.Tensor(piece);
+    return tensor.ok() ? tensor->data.data() : nullptr;
+  }
+
+  bool IsFilled(size_t piece) const {
+    const float* const data = DataOf(piece);
+    const auto value = static_cast<float>(*pieces_[piece].fill);
+    return std::all_of(data, data + pieces_[piece].shape.num_elements(),
+                       [value](float each) { return each == value; });
+  }
+
+  // Returns the length that an axis of the source needs, if the piece has `own` elements of it.
+  static int64_t Length(int64_t own, const AxisSlice& part) {
+    return part.all() ? own : part.groups * (part.first + part.count);
+  }
+
+  // Returns the shape of a source: the smallest that has the elements of all its parts.
+  Shape ShapeOf(const std::vector<Part>& parts) const {
+    int64_t rows = 0, columns = 0;
+    for (const Part& part : parts) {
+      const TensorPiece& piece = pieces_[part.piece];
+      const MatrixDims own = DimsOf(piece.shape);
+      int64_t down = Length(own.rows, piece.rows), across = Length(own.columns, piece.columns);
+      if (piece.transpose) std::swap(down, across);
+      rows = std::max(rows, down);
+      columns = std::max(columns, across);
+    }
+    const TensorPiece& piece = pieces_[parts[0].piece];
+    const MatrixDims own = DimsOf(piece.shape);
+    if (piece.flat_rows > 0) {
+      return {piece.flat_rows, piece.shape.num_elements() / piece.flat_rows};
+    }
+    if (piece.shape.rank() == 1) return {rows};
+    if (piece.depthwise) return {rows, 1, columns};
+    if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};
+    return {rows, columns};
+  }
+
+  TensorToWrite ToWrite(const std::string& name) const {
+    const std::vector<Part>& parts = sources_.at(name);
+    TensorToWrite write;
+    write.name = name;
+    write.type = F32(ShapeOf(parts));
+    const TensorPiece& first = pieces_[parts[0].piece];
+    if (!first.stacked() && !first.transpose && !first.depthwise && first.rows.all() &&
+        first.columns.all()) {
+      write.data = DataOf(parts[0].piece);
+      return write;
+    }
+    // Tensors are written one after the other, so each is assembled when its first element is read.
+    auto whole = std::make_shared<std::vector<float>>();
+    write.copy = [this, &parts, shape = write.type.shape, whole](int64_t begin, int64_t n,
+                                                                 void* to) {
+      const int64_t all = shape.num_elements();
+      if (begin == 0) {
+        whole->assign(static_cast<size_t>(all), 0.0f);
+        for (const Part& part : parts) {
+          ScatterPiece(pieces_[part.piece], shape, part.number, DataOf(part.piece), whole->data());
+        }
+      }
+      std::memcpy(to, whole->data() + begin, static_cast<size_t>(n) * sizeof(float));
+      if (begin + n == all) std::vector<float>().swap(*whole);
+    };
+    return write;
+  }
+
+  const api::Model& model_;
+  const std::vector<TensorPiece> pieces_;
+  std::map<std::string, std::vector<Part>> sources_;
+};
+
+// Adds the ids of the run's special tokens to config.json, null for none, since otherwise readers
+// assume ids of their own. Keeps those of the imported config.json or the family.
+void PutMissingIds(const SpecialTokens& special, Json* config) {
+  Json ids = Json::object();
+  PutSpecialTokenIds(special, &ids);
+  for (auto& [key, value] : ids.items()) {
+    if (!config->contains(key)) (*config)[key] = value;
+  }
+}
+
+// Writes the tokenizer's files and generation_config.json: those of an imported run, else generated
+// ones.
+absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
+                                 int64_t context_length, const std::string& out) {
+  if (IsImportedRun(run)) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(run, out));
+  const auto write = [&out](absl::string_view name, const std::string& text) -> absl::Status {
+    const std::string path = JoinPath(out, name);
+    return FileExists(path) ? absl::OkStatus() : WriteFileAtomically(path, text);
+  };
+  PLUMB_RETURN_IF_ERROR(write(kGenerationConfigFile, GenerationConfigJson(files.special)));
+  if (!files.tokenizer.ok()) return absl::OkStatus();
+  const bool begins_texts = HasDocuments(files.recipe);
+  PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer,
+                         LibraryTokenizerJson(*files.tokenizer, begins_texts));
+  PLUMB_RETURN_IF_ERROR(write("tokenizer.json", tokenizer));
+  return write("tokenizer_config.json", LibraryTokenizerConfig(*files.tokenizer, context_length));
+}
+
+struct Target {
+  Family family;
+  Json config = Json::object();
+};
+
+// Returns the target family and, for a run that was imported or began with the weights of one, the
+// config.json that it was imported from.
+absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportRequest& request,
+                                  const std::string& run) {
+  Target target;
+  std::string name = request.family, origin = run;
+  if (const auto json = ReadFile(JoinPath(run, "run.json"), kMaxTextBytes); json.ok()) {
+    PLUMB_ASSIGN_OR_RETURN(const InitSource init, InitOf(*json));
+    if (!init.run.empty()) origin = init.weights;
+  }
+  if (IsImportedRun(origin)) {
+    PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
+    if (name.empty()) name = imported.family;
+    if (name == imported.family) target.config = std::move(imported.config);
+  }
+  if (!request.family_file.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(target.family, ReadFamily(runtime, request.family_file));
+    return target;
+  }
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": does not come from an import: give the layout with --family"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(runtime, name));
+  return target;
+}
+
+// Returns the values of config.json if it describes exactly this model, so that fields missing in
+// the description, such as the factor of a scaling, are kept; otherwise nullopt.
+absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runtime,
+                                                              const Family& family,
+                                                              const api::Model& model,
+                                                              const Json& config) {
+  absl::StatusOr<ConfigValues> values = ReadConfigValues(family, config, "config.json");
+  if (!values.ok()) return std::nullopt;
+  const absl::StatusOr<api::Model> of_family = MakeModel(runtime, family, *values);
+  if (!of_family.ok()) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(*of_family));
+  PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
+  PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(*of_family));
+  // The graph of a model with a rotary embedding does not contain the context length.
+  if (own != other || described["dims"] != expected["dims"]) {
+    return std::nullopt;
+  }
+  return std::optional<ConfigValues>(*std::move(values));
+}
+
+absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& request) {
+  PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
+  PLUMB_ASSIGN_OR_RETURN(RunModel opened, OpenRunModel(runtime, request.run, request.average));
+  PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
+  const Family& family = target.family;
+  PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(opened.model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<LowRankUpdate> updates,
+                         ReadUpdates(&opened.model, description));
+  std::optional<RunModel> adapted;  // owns the tensors of `updates`
+  if (!updates.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(RunModel merged, MergeAdapter(runtime, &opened, updates));
+    adapted = std::exchange(opened, std::move(merged));
+  } else if (request.adapter) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(opened.run, ": the model has no adapter; drop --adapter"));
+  }
+  const std::map<std::string, double> facts = FactsOf(description);
+  Json config = target.config;
+  PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
+                         ValuesOfSameModel(runtime, family, opened.model, config));
+  if (!same.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(config, ConfigForModel(family, opened.text, facts, target.config));
+    PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
+    PLUMB_ASSIGN_OR_RETURN(const api::Model of_family, MakeModel(runtime, family, *same));
+    PLUMB_RETURN_IF_ERROR(CheckSameModel(family, opened.model, of_family));
+  }
+  const ConfigValues& values = *same;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(opened.model));
+  PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
+  Assembly assembly(opened.model, std::move(pieces));
+  PLUMB_ASSIGN_OR_RETURN(std::vector<TensorToWrite> tensors, assembly.Tensors());
+
+  config["torch_dtype"] = "float32";
+  PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
+  PutMissingIds(files.special, &config);
+  if (request.adapter) {
+    PLUMB_ASSIGN_OR_RETURN(tensors, assembly.PeftTensors(updates, &config));
+    if (description["bidirectional"]) config["task_type"] = nullptr;
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
+                         StagedDirectory::Create(request.out));
+  const std::string prefix = JoinPath(staged->path(), request.adapter ? "adapter_" : "");
+  PLUMB_RETURN_IF_ERROR(WriteSafetensors(absl::StrCat(prefix, "model.safetensors"), tensors));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
+      absl::StrCat(prefix, "config.json"),
+      absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace), "\n")));
+  if (!request.adapter) {
+    PLUMB_RETURN_IF_ERROR(WriteTokenizerFiles(
+        opened.run, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
+  }
+  PLUMB_RETURN_IF_ERROR(staged->Commit());
+  ExportReport report{family.name, static_cast<int64_t>(tensors.size()), 0};
+  for (const TensorToWrite& tensor : tensors) report.bytes += tensor.type.bytes();
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportReport> ExportRun(HostRuntime* runtime, const ExportRequest& request) {
+  return OrOutOfMemory("the weights", [&] { return Export(runtime, request); });
+}
+
+}  // namespace plumb

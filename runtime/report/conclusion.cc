@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/report/conclusion.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+namespace plumb {
+namespace {
+
+// Metrics whose differences are reported, without the judged one.
+constexpr Metric kOtherMetrics[] = {kLast100, kFirst50, kMaxOfFirst20, kValidation};
+
+std::vector<std::string> ModelNames(const StudyPlan& plan) {
+  std::vector<std::string> names;
+  for (const PlanModel& model : plan.models) names.push_back(model.name);
+  return names;
+}
+
+std::string LossText(const MeanAndSd& loss) {
+  std::string text = absl::StrFormat("%.3f", loss.mean);
+  if (loss.n > 1) absl::StrAppendFormat(&text, " ± %.3f", loss.sd);
+  return text;
+}
+
+// Returns the conclusion about the only model of a study.
+std::string ConclusionOfOne(const StudyPlan& plan, const StudyResults& results) {
+  const Comparison* const decisive = results.Decisive();
+  const std::string loss =
+      absl::StrCat(" is ", LossText(decisive->models[0]), " (", kMetricNames[results.judged], ")");
+  if (!results.best) return absl::StrCat("The loss at the end", loss, ".");
+  return absl::StrCat("The best setting is ", CellName(plan.cells[results.best->cells[0]]),
+                      ", whose loss over the other seeds", loss, ".");
+}
+
+}  // namespace
+
+std::vector<GroupPair> ReportedPairs(const StudyPlan& plan, const StudyResults& results) {
+  std::vector<GroupPair> pairs;
+  const auto add = [&](Metric metric, bool all) {
+    const std::vector<Comparison>& cells = results.comparisons[metric];
+    for (size_t cell = 0; cell < cells.size(); ++cell) {
+      for (const PairedDifference& pair : cells[cell].pairs) {
+        if (!all && pair.a != 0) continue;
+        pairs.push_back({metric, cell, pair.b * plan.cells.size() + cell,
+                         pair.a * plan.cells.size() + cell, &pair});
+      }
+    }
+  };
+  add(results.judged, /*all=*/true);
+  for (Metric metric : kOtherMetrics) {
+    if (metric != results.judged) add(metric, /*all=*/false);
+  }
+  return pairs;
+}
+
+std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& results) {
+  if (plan.runs.empty()) return "There are no runs in this comparison.";
+  if (results.comparisons[results.judged].empty()) {
+    return "Every run diverged: there is no end to compare.";
+  }
+  const Comparison* const decisive = results.Decisive();
+  if (decisive != nullptr && plan.models.size() == 1 && decisive->models[0].n > 0) {
+    return ConclusionOfOne(plan, results);
+  }
+  if (decisive == nullptr) {
+    return "With one seed, nobody can choose the best setting of a model by one run and judge it "
+           "by "
+           "another; the table has every cell.";
+  }
+  std::string text;
+  if (results.best) absl::StrAppend(&text, "Each at its best setting: ");
+  absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan)));
+  if (const std::string power = PowerText(*decisive, ModelNames(plan)); !power.empty()) {
+    absl::StrAppend(&text, " ", power);
+  }
+  const bool has_two_seeds =
+      std::any_of(decisive->pairs.begin(), decisive->pairs.end(),
+                  [](const PairedDifference& pair) { return pair.interval.n == 2; });
+  if (has_two_seeds) {
+    absl::StrAppend(&text,
+                    " Intervals from two seeds are 12.7 standard errors wide on each side, "
+                    "and depend on the two runs not being unusually close to each other.");
+  }
+  return text;
+}
+
+std::string Conclusion(const StudyPlan& plan, const StudyResults& results) {
+  return absl::StrReplaceAll(ConclusionWithMarks(plan, results), {{kNameMark, ""}});
+}
+
+std::string StudyTitle(const StudyPlan& plan) {
+  constexpr size_t kNamed = 4;
+  std::string title;
+  for (size_t i = 0; i < std::min(kNamed, plan.models.size()); ++i) {
+    absl::StrAppend(&title, i == 0 ? "" : ", ", plan.models[i].name);
+  }
+  return plan.models.size() > kNamed ? title + ", …" : title;
+}
+
+}  // namespace plumb

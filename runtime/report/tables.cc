@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/report/tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/report/conclusion.h"
+#include "runtime/base/text_format.h"
+#include "runtime/base/utf8.h"
+
+namespace plumb {
+namespace {
+
+// Max number of models of which tables for people list all pairs.
+constexpr size_t kMaxModelsOfPairs = 8;
+
+Cell TextCell(std::string text) { return {std::move(text), kNaN, kNaN}; }
+Cell CountCell(int64_t n) { return {WithCommas(n), static_cast<double>(n), kNaN}; }
+
+Cell MemoryCell(int64_t bytes) { return {Bytes(bytes), static_cast<double>(bytes), kNaN}; }
+
+// Formats with three digits and a power of thousand: "24.1 k".
+Cell FlopsCell(double flops) {
+  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
+  double value = flops;
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return {absl::StrFormat("%.3g%s", value, kUnits[unit]), flops, kNaN};
+}
+
+Cell MeanCell(const MeanAndSd& summary, int digits) {
+  if (summary.n == 0) return TextCell("–");
+  std::string text = absl::StrFormat("%.*f", digits, summary.mean);
+  if (summary.n > 1) absl::StrAppendFormat(&text, " ± %.*f", digits, summary.sd);
+  return {text, summary.mean, summary.sd};
+}
+
+Cell DivergedCell(const StudyPlan& plan, const StudyResults& results, const GroupFigures& group) {
+  Cell cell = CountCell(static_cast<int64_t>(group.diverged.size()));
+  if (group.diverged.empty()) return cell;
+  std::vector<std::string> runs;
+  constexpr size_t kNamed = 3;
+  for (size_t i = 0; i < std::min(kNamed, group.diverged.size()); ++i) {
+    const size_t run = group.diverged[i];
+    runs.push_back(
+        absl::StrCat("seed ", plan.runs[run].seed, " at step ", results.records[run].result.step));
+  }
+  if (group.diverged.size() > kNamed) runs.push_back("…");
+  absl::StrAppend(&cell.text, " (", absl::StrJoin(runs, ", "), ")");
+  return cell;
+}
+
+// Formats a p-value with three digits.
+std::string PText(double p) {
+  if (std::isnan(p)) return "–";
+  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
+}
+
+std::vector<Cell> DifferenceCells(const PairedDifference& difference) {
+  const Interval& interval = difference.interval;
+  Cell mean = TextCell("–"), range = TextCell("–");
+  if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
+  if (!std::isnan(interval.low))
+    range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
+  return {mean, range, CountCell(interval.n), TextCell(PText(difference.p_holm)),
+          TextCell(PText(difference.p_sign_flip))};
+}
+
+// Letters of Latin-1 and Latin Extended-A that pdflatex lacks without the package fontenc.
+constexpr absl::string_view kNotInOt1 = "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ";
+
+std::string OneLine(absl::string_view text) {
+  return absl::StrReplaceAll(PrintableText(text), {{"\n", " "}, {"\t", " "}});
+}
+
+std::string LatexText(absl::string_view text) {
+  // A hyphen at the start of a word is a minus.
+  const std::string words = absl::StrReplaceAll(absl::StrCat(" ", OneLine(text)), {{" -", " −"}});
+  std::string latex;
+  for (size_t at = 1; at < words.size();) {
+    const size_t begin = at;
+    const uint32_t code_point = *NextCodePoint(words, &at);
+    const std::string letter = words.substr(begin, at - begin);
+    const bool is_latin =
+        code_point >= 0xC0 && code_point < 0x180 && !absl::StrContains(kNotInOt1, letter);
+    if (letter == "\\") {
+      latex += "\\textbackslash{}";
+    } else if (absl::StrContains("&%$#_{}", letter)) {
+      latex += "\\" + letter;
+    } else if (absl::StrContains("~^", letter)) {
+      latex += "\\" + letter + "{}";
+    } else if (absl::StrContains("<>|", letter)) {
+      latex += "$" + letter + "$";
+    } else if (absl::StrContains("[*`", letter)) {
+      latex += "{" + letter + "}";  // not an argument of \\ or \midrule
+    } else if (code_point < 0x80 || is_latin || absl::StrContains("±−–…", letter)) {
+      latex += letter;
+    } else {
+      absl::StrAppendFormat(&latex, "\\textbackslash{}u\\{%x\\}", code_point);
+    }
+  }
+  return absl::StrReplaceAll(latex,
+                             {{"±", "$\\pm$"}, {"−", "$-$"}, {"–", "--"}, {"…", "\\dots{}"}});
+}
+
+// Returns the names of the columns and then the rows, each text as `escape` writes it.
+std::vector<std::vector<std::string>> EscapedRows(const Table& table,
+                                                  std::string (*escape)(absl::string_view)) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const std::string& column : table.columns) rows[0].push_back(escape(column));
+  for (const auto& row : table.rows) {
+    rows.emplace_back();
+    for (const Cell& cell : row) rows.back().push_back(escape(cell.text));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times) {
+  Table table;
+  const bool is_matched = plan.study.match() > v1::Study::STEPS;
+  table.columns = {"model", "parameters"};
+  if (!with_times || is_matched) table.columns.push_back("FLOPs/token");
+  if (is_matched) table.columns.push_back("steps");
+  if (!with_times) table.columns.push_back("memory");
+  table.columns.push_back("runs");
+  const bool has_validation = !results.comparisons[kValidation].empty();
+  table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
+  if (!has_validation) table.columns.pop_back();  // the last metric
+  if (with_times) table.columns.insert(table.columns.end(), {"seconds", "tokens/s"});
+  const auto any = [&results](int64_t GroupFigures::*count) {
+    return std::any_of(results.groups.begin(), results.groups.end(),
+                       [count](const GroupFigures& group) { return group.*count > 0; });
+  };
+  const bool has_spikes = any(&GroupFigures::spikes), has_survived = any(&GroupFigures::survived);
+  if (has_spikes) table.columns.push_back("spikes");
+  if (has_survived) table.columns.push_back("survived");
+  table.columns.insert(table.columns.end(), {"diverged", "collapsed"});
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const GroupFigures& group = results.groups[i];
+    const PlanGroup& planned = plan.groups[i];
+    if (group.runs == 0) continue;
+    std::vector<Cell> row = {TextCell(planned.name), CountCell(planned.parameters)};
+    if (!with_times || is_matched) row.push_back(FlopsCell(planned.flops_per_token));
+    if (is_matched) row.push_back(CountCell(planned.training.max_steps));
+    if (!with_times) row.push_back(MemoryCell(planned.memory.total));
+    row.push_back(CountCell(group.runs));
+    for (int m = 0; m < kMetrics; ++m) {
+      if (m != kValidation || has_validation) row.push_back(MeanCell(group.metric[m], 3));
+    }
+    if (with_times) {
+      row.push_back(MeanCell(group.seconds, group.seconds.mean < 10 ? 2 : 0));
+      row.push_back(MeanCell(group.tokens_per_second, 0));
+    }
+    if (has_spikes) row.push_back(CountCell(group.spikes));
+    if (has_survived) row.push_back(CountCell(group.survived));
+    row.push_back(DivergedCell(plan, results, group));
+    row.push_back(CountCell(group.collapsed));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
+  Table table;
+  table.columns = {"difference", "metric",   "mean",     "95 % interval",
+                   "seeds",      "p (Holm)", "p (signs)"};
+  for (const GroupPair& pair : ReportedPairs(plan, results)) {
+    if (plan.models.size() > kMaxModelsOfPairs && pair.difference->a != 0) continue;
+    std::string name = absl::StrCat(plan.models[pair.difference->b].name, " − ",
+                                    plan.models[pair.difference->a].name);
+    if (!plan.cells[pair.cell].empty()) {
+      absl::StrAppend(&name, ", ", CellName(plan.cells[pair.cell]));
+    }
+    std::vector<Cell> row = {TextCell(std::move(name)), TextCell(kMetricNames[pair.metric])};
+    for (Cell& cell : DifferenceCells(*pair.difference)) row.push_back(std::move(cell));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table BestTable(const StudyPlan& plan, const StudyResults& results) {
+  Table table;
+  table.columns = {"model", "best setting", kMetricNames[results.judged], "seeds", "mean rank"};
+  const BestSettings& best = *results.best;
+  for (size_t model : Judge(best.comparison).ranked) {
+    const MeanAndSd& loss = best.comparison.models[model];
+    table.rows.push_back({TextCell(plan.models[model].name),
+                          TextCell(CellName(plan.cells[best.cells[model]])), MeanCell(loss, 3),
+                          CountCell(loss.n),
+                          TextCell(absl::StrFormat("%.1f", results.mean_ranks[model]))});
+  }
+  return table;
+}
+
+Table BestPairedTable(const StudyPlan& plan, const StudyResults& results) {
+  Table table;
+  table.columns = {
+      "difference at best settings", "mean", "95 % interval", "seeds", "p (Holm)", "p (signs)"};
+  for (const PairedDifference& pair : results.best->comparison.pairs) {
+    if (plan.models.size() > kMaxModelsOfPairs && pair.a != 0) continue;
+    std::vector<Cell> row = {
+        TextCell(absl::StrCat(plan.models[pair.b].name, " − ", plan.models[pair.a].name))};
+    for (Cell& cell : DifferenceCells(pair)) row.push_back(std::move(cell));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string MarkdownText(absl::string_view text) {
+  const std::string line = OneLine(text);
+  std::string escaped;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool is_in_word = line[i] == '_' && i > 0 && absl::ascii_isalnum(line[i - 1]);
+    const bool is_less = line[i] == '<' && i + 1 < line.size() && absl::ascii_isdigit(line[i + 1]);
+    if (absl::StrContains("\\`*_[]|<&~", line[i]) && !is_in_word && !is_less) escaped += '\\';
+    escaped += line[i];
+  }
+  return escaped;
+}
+
+std::string ToMarkdown(const Table& table) {
+  std::string text;
+  for (const std::vector<std::string>& row : EscapedRows(table, MarkdownText)) {
+    const bool is_head = text.empty();
+    absl::StrAppend(&text, "| ", absl::StrJoin(row, " | "), " |\n");
+    if (!is_head) continue;
+    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&text, i == 0 ? "|---|" : "---:|");
+    text += "\n";
+  }
+  return text;
+}
+
+std::string ToText(const Table& table) {
+  // The first column is text, all others are numbers.
+  return AlignColumns(EscapedRows(table, OneLine), "l" + std::string(table.columns.size() - 1, 'r'),
+                      "");
+}
+
+std::string ToLatex(const Table& table) {
+  std::string text = absl::StrCat("\\begin{tabular}{l", std::string(table.columns.size() - 1, 'r'),
+                                  "}\n\\toprule\n");
+  const auto rows = EscapedRows(table, LatexText);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    absl::StrAppend(&text, absl::StrJoin(rows[i], " & "), " \\\\\n", i == 0 ? "\\midrule\n" : "");
+  }
+  return absl::StrCat(text, "\\bottomrule\n\\end{tabular}\n");
+}
+
+}  // namespace plumb

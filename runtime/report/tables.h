@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of a study for people, and their forms: text, Markdown, LaTeX.
+#ifndef PLUMB_RUNTIME_REPORT_TABLES_H_
+#define PLUMB_RUNTIME_REPORT_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/results.h"
+
+namespace plumb {
+
+struct Cell {
+  std::string text;
+  double value = 0, sd = 0;  // NaN: no value
+};
+
+// Table whose first column is text, and whose others are numbers.
+struct Table {
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;
+};
+
+// Returns one row per group: each figure as mean ± standard deviation over the finished runs.
+// `with_times`: also figures that depend on the speed of the machine.
+Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times);
+// Returns one row per pair of models in a cell: mean difference, its 95 % confidence interval and
+// p-values. Of the judged metric these are all pairs, or for more than eight models those with the
+// first, as for the other metrics.
+Table PairedTable(const StudyPlan& plan, const StudyResults& results);
+// Returns one row per model at its best setting, the lowest loss first. Requires: results.best.
+Table BestTable(const StudyPlan& plan, const StudyResults& results);
+// Returns the differences between the models at their best settings. Requires: results.best.
+Table BestPairedTable(const StudyPlan& plan, const StudyResults& results);
+
+std::string ToText(const Table& table);  // aligned columns, for a terminal
+std::string ToMarkdown(const Table& table);
+// Returns a text on one line, with its characters that mean something in Markdown or HTML escaped.
+std::string MarkdownText(absl::string_view text);
+// Returns a tabular environment with the rules of the package booktabs. Characters that pdflatex
+// cannot print become escapes such as \u{3b2}.
+std::string ToLatex(const Table& table);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_REPORT_TABLES_H_

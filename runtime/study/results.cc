@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/study/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/train/loss_summary.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
+  RunFigures figures;
+  if (record.result.status != RunStatus::kFinished || record.losses.empty()) return figures;
+  LossSummary losses;
+  int64_t step = 0;
+  for (const double loss : record.losses) losses.Add(++step, loss, std::nullopt);
+  figures.metric[kFirst50] = losses.MeanOfFirst50();
+  figures.metric[kLast100] = losses.MeanOfLast100();
+  figures.metric[kMaxOfFirst20] = losses.MaxOfFirst20();
+  figures.metric[kMin] = losses.Min();
+  figures.metric[kValidation] = record.result.validation;
+  figures.collapsed = IsCollapsed(*losses.MeanOfLast100(), unigram_entropy);
+  return figures;
+}
+
+GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResults& results) {
+  GroupFigures figures;
+  std::vector<double> metric[kMetrics], seconds, speeds;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (plan.runs[i].group != group || !results.records[i].is_present) continue;
+    const RunResult& result = results.records[i].result;
+    if (result.status == RunStatus::kInterrupted) {
+      ++figures.interrupted;
+      continue;
+    }
+    ++figures.runs;
+    figures.spikes += result.spikes;
+    figures.survived += result.skips;
+    if (result.status == RunStatus::kDiverged) {
+      figures.diverged.push_back(i);
+      continue;
+    }
+    ++figures.finished;
+    figures.collapsed += results.runs[i].collapsed ? 1 : 0;
+    seconds.push_back(results.records[i].seconds);
+    speeds.push_back(results.records[i].TokensPerSecond());
+    for (int m = 0; m < kMetrics; ++m) {
+      if (results.runs[i].metric[m]) metric[m].push_back(*results.runs[i].metric[m]);
+    }
+  }
+  for (int m = 0; m < kMetrics; ++m) figures.metric[m] = Summarize(metric[m]);
+  figures.unigram_entropy = Summarize(plan.groups[group].unigram_entropies).mean;
+  figures.seconds = Summarize(seconds);
+  figures.tokens_per_second = Summarize(speeds);
+  return figures;
+}
+
+// Returns the index of a group's run with the k-th seed. The runs of a group are in seed order.
+size_t RunOf(const StudyPlan& plan, size_t group, size_t k) {
+  return group * plan.seeds.size() + k;
+}
+
+size_t GroupOf(const StudyPlan& plan, size_t model, size_t cell) {
+  return model * plan.cells.size() + cell;
+}
+
+// Compares the models, each in its own cell, by the seeds from `first` on.
+Comparison CompareInCells(const StudyPlan& plan, const StudyResults& results,
+                          const std::vector<size_t>& cells, Metric metric, size_t first) {
+  std::vector<std::vector<std::optional<RunValue>>> values(plan.models.size());
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    for (size_t k = first; k < plan.seeds.size(); ++k) {
+      const RunFigures& run = results.runs[RunOf(plan, GroupOf(plan, model, cells[model]), k)];
+      const std::optional<double>& value = run.metric[metric];
+      values[model].push_back(value ? std::optional(RunValue{*value, run.collapsed})
+                                    : std::nullopt);
+    }
+  }
+  return CompareModels(values);
+}
+
+// Compares the models in each cell.
+std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& results,
+                                     Metric metric) {
+  const bool is_measured =
+      std::any_of(results.groups.begin(), results.groups.end(),
+                  [metric](const GroupFigures& group) { return group.metric[metric].n > 0; });
+  std::vector<Comparison> comparisons;
+  if (!is_measured) return comparisons;
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    comparisons.push_back(CompareInCells(
+        plan, results, std::vector<size_t>(plan.models.size(), cell), metric, /*first=*/0));
+  }
+  AdjustTogether(&comparisons);
+  return comparisons;
+}
+
+std::vector<double> MeanRanks(const std::vector<Comparison>& cells, size_t models) {
+  std::vector<std::vector<double>> ranks(models);
+  for (const Comparison& cell : cells) {
+    const std::vector<size_t> ranked = Judge(cell).ranked;
+    for (size_t i = 0; i < ranked.size(); ++i)
+      ranks[ranked[i]].push_back(static_cast<double>(i + 1));
+  }
+  std::vector<double> means;
+  for (const std::vector<double>& own : ranks) means.push_back(Summarize(own).mean);
+  return means;
+}
+
+// Returns the best cell of a model over the first `chosen_with` seeds.
+size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model,
+                size_t chosen_with) {
+  size_t best = 0;
+  std::pair<size_t, double> lowest(chosen_with + 1, 0);  // diverged runs, mean loss
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    std::vector<double> losses;
+    for (size_t k = 0; k < chosen_with; ++k) {
+      const auto& value =
+          results.runs[RunOf(plan, GroupOf(plan, model, cell), k)].metric[results.judged];
+      if (value) losses.push_back(*value);
+    }
+    const std::pair<size_t, double> own(chosen_with - losses.size(),
+                                        losses.empty() ? 0 : Summarize(losses).mean);
+    if (own < lowest) {
+      lowest = own;
+      best = cell;
+    }
+  }
+  return best;
+}
+
+std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
+                                                const StudyResults& results) {
+  if (plan.cells.size() < 2 || plan.seeds.size() < 2) return std::nullopt;
+  BestSettings best;
+  best.chosen_with =
+      plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    best.cells.push_back(BestCell(plan, results, model, best.chosen_with));
+  }
+  best.comparison = CompareInCells(plan, results, best.cells, results.judged, best.chosen_with);
+  return best;
+}
+
+}  // namespace
+
+const char* const kMetricNames[kMetrics] = {"first 50", "last 100", "max of first 20", "min",
+                                            "validation"};
+
+StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records) {
+  StudyResults results;
+  results.records = std::move(records);
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    // The runs of a group are in seed order.
+    const std::vector<double>& entropies = plan.groups[plan.runs[i].group].unigram_entropies;
+    results.runs.push_back(FiguresOfRun(results.records[i], entropies[i % entropies.size()]));
+  }
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    results.groups.push_back(FiguresOfGroup(plan, group, results));
+  }
+  for (Metric metric : {kFirst50, kLast100, kMaxOfFirst20, kValidation}) {
+    results.comparisons[metric] = CompareCells(plan, results, metric);
+  }
+  const bool has_validation =
+      std::all_of(plan.groups.begin(), plan.groups.end(),
+                  [](const PlanGroup& group) { return group.training.has_validation; });
+  if (has_validation && !results.comparisons[kValidation].empty()) results.judged = kValidation;
+  results.mean_ranks = MeanRanks(results.comparisons[results.judged], plan.models.size());
+  results.best = CompareBestSettings(plan, results);
+  return results;
+}
+
+std::vector<std::string> StudyResults::Products() const {
+  std::set<std::string> products;
+  for (const RunRecord& record : records) {
+    if (!record.products.empty()) products.insert(record.products);
+  }
+  return {products.begin(), products.end()};
+}
+
+const Comparison* StudyResults::Decisive() const {
+  if (best) return &best->comparison;
+  return comparisons[judged].size() == 1 ? &comparisons[judged].front() : nullptr;
+}
+
+std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
+  const PlanGroup& group = plan.groups[run.group];
+  Json head = {{"group", group.name}, {"model", plan.models[group.model].name}};
+  for (const auto& [field, value] : group.settings) head[field] = value;
+  head["seed"] = run.seed;
+  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.substr(1, text.size() - 2);
+}
+
+absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
+  std::vector<RunRecord> records;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlanRun& run = plan.runs[i];
+    if (!plan.is_skipped.empty() && plan.is_skipped[i]) {
+      records.emplace_back();
+      records.back().is_present = false;
+      continue;
+    }
+    PLUMB_RETURN_IF_ERROR(CheckInputs(run));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
+    if (!record.has_result) {
+      return absl::DataLossError(absl::StrCat(run.directory,
+                                              "/result.json: is not readable; delete ",
+                                              run.directory, " to train this run again"));
+    }
+    records.push_back(std::move(record));
+  }
+  return EvaluateStudy(plan, std::move(records));
+}
+
+std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
+                                            size_t group) {
+  std::vector<const RunProbes*> probes;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const std::optional<RunProbes>& own = results.records[i].probes;
+    if (plan.runs[i].group == group && own) probes.push_back(&*own);
+  }
+  return probes;
+}
+
+bool IsCollapsed(double last_100, double unigram_entropy) {
+  return last_100 >= 0.99 * unigram_entropy;
+}
+
+}  // namespace plumb

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/study/run_record.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/study/statistics.h"
+#include "runtime/client/recipe.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "plumb-compare-run";
+std::string ResultPath(const std::string& directory) {
+  return absl::StrCat(directory, "/result.json");
+}
+
+std::string MetricsPath(const std::string& directory) {
+  return absl::StrCat(directory, "/metrics.jsonl");
+}
+
+// Returns the content of a file, "" if there is none.
+absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path, kMaxResultBytes);
+  if (absl::IsNotFound(content.status())) return std::string();
+  return content;
+}
+
+Json Parse(absl::string_view text) {
+  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+}
+
+double Number(const Json& object, const char* name) {
+  if (!object.is_object()) return kNaN;
+  const auto member = object.find(name);
+  return member != object.end() && member->is_number() ? member->get<double>() : kNaN;
+}
+
+std::string String(const Json& object, const char* name) {
+  if (!object.is_object()) return "";
+  const auto member = object.find(name);
+  return member != object.end() && member->is_string() ? member->get<std::string>() : "";
+}
+
+// Returns a line of metrics.jsonl without its braces and without the time, which differs in every
+// run.
+std::string WithoutTime(absl::string_view line) {
+  line = absl::StripAsciiWhitespace(line);
+  if (line.size() < 2) return "";
+  std::string members(line.substr(1, line.size() - 2));
+  const size_t begin = members.find(",\"seconds\":");
+  if (begin == std::string::npos) return members;
+  const size_t end = members.find(',', begin + 1);
+  return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
+}
+
+// Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
+std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
+  std::map<std::string, int64_t> counts;
+  int64_t total = 0, max = 0;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+    max = std::max(max, ++counts[text.substr(i, end - i)]);
+    ++total;
+    i = end;
+  }
+  return {total, max};
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(ResultPath(directory)));
+  const Json json = Parse(text);
+  if (!json.is_object() || String(json, "format") != kFormat || Number(json, "version") != 1) {
+    return std::nullopt;
+  }
+  RunResult result;
+  const std::string status = String(json, "status");
+  const double step = Number(json, "step");
+  if ((status != "finished" && status != "diverged") || !(step >= 1)) return std::nullopt;
+  result.status = status == "diverged" ? RunStatus::kDiverged : RunStatus::kFinished;
+  result.step = static_cast<int64_t>(step);
+  result.message = String(json, "message");
+  if (const double loss = Number(json, "validation"); !std::isnan(loss)) result.validation = loss;
+  const auto count = [&json](const char* name) {
+    const double number = Number(json, name);
+    return number >= 1 ? static_cast<int64_t>(number) : 0;
+  };
+  result.spikes = count("spikes");
+  result.skips = count("skips");
+  const auto samples = json.find("samples");
+  if (samples == json.end() || !samples->is_array()) return std::nullopt;
+  for (const Json& sample : *samples) {
+    if (!sample.is_object()) return std::nullopt;
+    result.samples.push_back({String(sample, "text"), String(sample, "degenerate")});
+  }
+  return result;
+}
+
+absl::Status WriteRunResult(const std::string& directory, const RunResult& result) {
+  Json json = {{"format", kFormat},
+               {"version", 1},
+               {"status", StatusName(result.status)},
+               {"step", result.step},
+               {"message", result.message},
+               {"validation", result.validation ? Json(*result.validation) : Json()},
+               {"spikes", result.spikes},
+               {"skips", result.skips},
+               {"samples", Json::array()}};
+  for (const RunSample& sample : result.samples) {
+    json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});
+  }
+  return WriteFileAtomically(ResultPath(directory),
+                             json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+namespace {
+
+// Fails for a line of metrics.jsonl that is not that of the next step.
+absl::Status CheckStep(const std::string& directory, double step, int64_t next) {
+  if (step == static_cast<double>(next)) return absl::OkStatus();
+  const std::string problem =
+      std::isnan(step) ? absl::StrCat("the line of step ", next, " is not readable")
+      : step < static_cast<double>(next)
+          ? absl::StrCat("has step ", step, " twice")
+          : absl::StrCat("lacks steps ", next, " to ", static_cast<int64_t>(step) - 1);
+  return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": ", problem,
+                                          ", so that the run is not known; train it again, or "
+                                          "drop it"));
+}
+
+// Reads the steps of metrics.jsonl, at most `max_steps`, into a record.
+absl::Status ReadSteps(const std::string& directory, const std::string& head, int64_t max_steps,
+                       RunRecord* record) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(MetricsPath(directory)));
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  for (absl::string_view line : lines) {
+    const Json object = Parse(line);
+    const double loss = Number(object, "loss");
+    const int64_t step = static_cast<int64_t>(record->losses.size()) + 1;
+    if (step > max_steps) break;
+    const double own_step = Number(object, "step");
+    // A process that was killed may have written a part of its last line.
+    if (std::isnan(own_step) && line.data() == lines.back().data()) break;
+    PLUMB_RETURN_IF_ERROR(CheckStep(directory, std::isnan(loss) ? kNaN : own_step, step));
+    record->losses.push_back(loss);
+    const double validation = Number(object, "val_loss");
+    if (!std::isnan(validation)) record->validation.emplace_back(step, validation);
+    const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
+    if (!std::isnan(seconds)) record->seconds += seconds;
+    if (!std::isnan(tokens)) record->tokens += static_cast<int64_t>(tokens);
+    record->seconds_by_step.push_back(record->seconds);
+    record->tokens_by_step.push_back(static_cast<double>(record->tokens));
+    absl::StrAppend(&record->metrics, "{", head, ",", WithoutTime(line), "}\n");
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string probes,
+                         ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
+  record->probes = ParseProbes(probes, max_steps);
+  PLUMB_ASSIGN_OR_RETURN(const std::string origin,
+                         ReadIfThere(absl::StrCat(directory, "/run.json")));
+  record->products = String(Parse(origin), "matmul");
+  return absl::OkStatus();
+}
+
+// Sets how a run without result.json came to its last step.
+absl::Status SetResultOfTraining(const std::string& directory, RunRecord* record) {
+  RunResult& result = record->result;
+  result.step = static_cast<int64_t>(record->losses.size());
+  if (!record->validation.empty()) result.validation = record->validation.back().second;
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(RunTrainPath(directory), {}));
+  result.status =
+      result.step >= recipe.fields.max_steps() ? RunStatus::kFinished : RunStatus::kInterrupted;
+  result.message =
+      absl::StrCat("interrupted after ", result.step, " of ", recipe.fields.max_steps(), " steps");
+  PLUMB_ASSIGN_OR_RETURN(const std::string incidents, ReadIfThere(RunIncidentsPath(directory)));
+  for (absl::string_view line : absl::StrSplit(incidents, '\n', absl::SkipEmpty())) {
+    const Json incident = Parse(line);
+    const std::string kind = String(incident, "kind");
+    const double step = Number(incident, "step");
+    if (kind == "spike") ++result.spikes;
+    if (kind == "skip") ++result.skips;
+    if (kind == "stop" && step == static_cast<double>(record->losses.size() + 1)) {
+      result.status = RunStatus::kDiverged;
+      result.step = static_cast<int64_t>(step);
+      result.message = String(incident, "message");
+    }
+  }
+  if (result.status == RunStatus::kFinished) result.message.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
+  RunRecord record;
+  if (!read) {
+    PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, std::numeric_limits<int64_t>::max(), &record));
+    PLUMB_RETURN_IF_ERROR(SetResultOfTraining(directory, &record));
+    return record;
+  }
+  record.has_result = true;
+  record.result = *read;
+  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, read->step, &record));
+  const int64_t steps = read->step - (read->status == RunStatus::kDiverged ? 1 : 0);
+  if (static_cast<int64_t>(record.losses.size()) != steps) {
+    return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": has ", record.losses.size(),
+                                            " steps and not ", steps, "; delete ", directory,
+                                            " to train this run again"));
+  }
+  if (read->validation) {
+    // The exact final loss replaces one over some batches.
+    if (!record.validation.empty() && record.validation.back().first == steps) {
+      record.validation.pop_back();
+    }
+    record.validation.emplace_back(steps, *read->validation);
+  }
+  return record;
+}
+
+const char* StatusName(RunStatus status) {
+  switch (status) {
+    case RunStatus::kFinished:
+      return "finished";
+    case RunStatus::kDiverged:
+      return "diverged";
+    case RunStatus::kInterrupted:
+      break;
+  }
+  return "interrupted";
+}
+
+std::string Degenerate(const std::string& text) {
+  if (absl::StripAsciiWhitespace(text).empty()) return "empty";
+  const auto [total, max] = CountCharacters(text);
+  // Names like "anna" are short enough to pass; "aaaaaaaa" is degenerate.
+  if (total >= 8 && 5 * max >= 3 * total) {
+    return absl::StrCat("one character makes up ", 100 * max / total, " %");
+  }
+  std::map<absl::string_view, int> lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) ++lines[line];
+  }
+  int repeated = 0;
+  for (const auto& entry : lines) repeated = std::max(repeated, entry.second);
+  return repeated >= 5 ? absl::StrCat("the same line ", repeated, " times") : "";
+}
+
+}  // namespace plumb

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/train_run.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/train/checkpoint/trainer_tensors.h"
+#include "runtime/train/data_passes.h"
+#include "runtime/train/run_plugins.h"
+#include "runtime/train/train_run_impl.h"
+#include "runtime/base/status.h"
+#include "runtime/schema/reader.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+// Records the recipe in the state of a checkpoint, so that edits of train.pbtxt can be detected.
+std::string WithTraining(const std::string& state, const Recipe& recipe) {
+  Json json = Json::parse(state);
+  json["train"] = recipe.text;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Returns the name in the self-contained text of a model.
+absl::StatusOr<std::string> NameOf(const std::string& model_text) {
+  v1::Model fields;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
+  return fields.name();
+}
+
+// Interval, in seconds, at which a run checks that its directory still exists.
+constexpr double kLookInterval = 1;
+
+// Returns the disk space of a run that starts at step 0 in `out`, which may be new; "" writes
+// nothing.
+TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const std::string& out) {
+  const v1::Train& fields = recipe.fields;
+  const int64_t interval = fields.checkpoint_interval(), steps = fields.max_steps();
+  TrainingDisk disk;
+  disk.checkpoint = memory.weights + memory.moments + memory.norm_states / 3;  // one of its copies
+  // Counts checkpoints made by checkpoint_interval, including the last; those triggered by time may
+  // be added. An old one is deleted only when the new one is complete.
+  const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
+  const int64_t kept = fields.keep_checkpoints();
+  disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
+  constexpr int64_t kMetricsLine = 160;
+  disk.total = disk.checkpoints * disk.checkpoint + kMetricsLine * steps;
+  if (!out.empty()) disk.available = FreeSpace(out);
+  return disk;
+}
+
+// Fails with kResourceExhausted if the disk has too little space for the run.
+absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
+  if (disk.available < 0 || disk.total <= disk.available) return absl::OkStatus();
+  const auto size = [](int64_t bytes) {
+    return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  };
+  return absl::ResourceExhaustedError(
+      absl::StrCat(out, ": the disk has ", size(disk.available), " left, and the run writes ",
+                   size(disk.total), ", of them ", disk.checkpoints, " x ", size(disk.checkpoint),
+                   " for checkpoints; free some, choose another directory, or lower "
+                   "train.keep_checkpoints"));
+}
+
+}  // namespace
+
+// Returns the initial state of a run, as recorded in run.json and its checkpoints.
+absl::StatusOr<std::string> TrainRun::Impl::State() const {
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
+  const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
+                      {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
+                      {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
+                      {"threads", info.threads},       {"matmul", runtime->matmul()}};
+  // The file name need not be valid UTF-8.
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::Status TrainRun::Impl::CreateModel(const api::Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(model, ToStatus(api::Model::Create(runtime->api(), spec)));
+  PLUMB_ASSIGN_OR_RETURN(model_text, ToStatus(model->Text()));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::LoadData(const std::string& path, const Tokenizer* tokenizer) {
+  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(path, ToDatasetOptions(recipe), tokenizer));
+  data = std::make_unique<Dataset>(std::move(dataset));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
+  if (request.model_path.empty()) {
+    return absl::InvalidArgumentError("MODEL is missing");
+  }
+  Overrides settings = request.train_overrides;
+  if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
+  PLUMB_ASSIGN_OR_RETURN(
+      recipe, ReadRecipe(request.train_path, settings, ranks == nullptr ? 1 : ranks->size()));
+  info.chosen_units = recipe.chosen_units;
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(data->tokenizer(), recipe, request.data_path, request.model_path, &spec));
+  return CreateModel(spec);
+}
+
+absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
+  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  const absl::Status read = ReadNew(request);
+  PLUMB_RETURN_IF_ERROR(ranks == nullptr ? read : ranks->AllOk(read));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
+  if (!request.init.empty()) PLUMB_RETURN_IF_ERROR(ReadInitialWeights(request.init));
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
+  info.disk = PlanDisk(info.memory, recipe, request.out);
+  if (request.out.empty()) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
+  if (request.dry_run) return absl::OkStatus();
+  // Nothing is written until all of the above has succeeded. The directory is checked again under
+  // the lock, because another process may have begun a run.
+  PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+  PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
+  // Discards metrics of a run that was killed before it had a model.pbtxt.
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(request.init));
+  PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, Identify(request, init));
+  return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
+                       identity.InRunJson(WithPlugins(
+                           WithInit(WithProbe(state, probe_options), info.initial), plugins)));
+}
+
+absl::StatusOr<RunIdentity> TrainRun::Impl::Identify(const TrainRequest& request,
+                                                     const std::string& init) const {
+  RunInputs inputs;
+  inputs.model = model_text;
+  inputs.recipe = recipe.text;
+  inputs.data = data->data_hash();
+  inputs.tokenizer = HashOfTokenizer(data->tokenizer());
+  PLUMB_ASSIGN_OR_RETURN(inputs.norms, IdentifyNorms(runtime, *model));
+  inputs.init = init;
+  inputs.seed = fields().seed();
+  inputs.probe = probe_options;
+  inputs.samples = request.samples;
+  return RunIdentity::Of(inputs);
+}
+
+absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {
+  return ranks == nullptr ? use() : ranks->WithStates(use);
+}
+
+absl::Status TrainRun::Impl::ReadInitialWeights(const std::string& run) {
+  return WithStates([&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(runtime, run, &*trainer));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TrainRun::Impl::CheckDirectory() const {
+  if (lock->Holds(info.out)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(info.out, ": was removed or replaced while the run was training into it"));
+}
+
+absl::Status TrainRun::Impl::PlanValidation() {
+  const api::ModelInfo of_model = model->Info();
+  EvalBatches::Options options;
+  options.batch_size = fields().batch_size();
+  options.context_length = of_model.context_length;
+  options.padding = of_model.bidirectional != 0 ? -1 : 0;
+  PLUMB_ASSIGN_OR_RETURN(EvalBatches held_out,
+                         EvalBatches::Create(data.get(), Split::kValidation, options));
+  // Uses the trained format, so that the evaluator reads the trainer's weights in place.
+  api::EvaluatorOptions evaluator = ToEvaluatorOptions(held_out);
+  const bool is_bf16 = fields().dtype() == v1::Train::BF16;
+  evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
+  PLUMB_ASSIGN_OR_RETURN(const int64_t bytes, ToStatus(api::Evaluator::Plan(*model, evaluator)));
+  Batch first = held_out.MakeBatch();
+  validation.emplace(Validation{held_out, std::move(first), evaluator, MaskingOf(recipe, of_model),
+                                bytes, std::nullopt});
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
+  if (ranks != nullptr) {
+    PLUMB_RETURN_IF_ERROR(
+        ranks->CheckAgree(runtime, recipe, model_text, *model, *data, request.require_same_bits));
+  }
+  info.memory_limit = ProcessMemoryLimit();
+  PLUMB_ASSIGN_OR_RETURN(batches, MakeTrainBatches(data.get(), recipe, model->Info()));
+  micro_batch = batches->MakeBatch();
+  const bool validates = ranks == nullptr || ranks->is_first();
+  if (validates && data->has_targets(Split::kValidation)) PLUMB_RETURN_IF_ERROR(PlanValidation());
+  api::TrainerOptions options;
+  options.recipe = recipe.text;
+  options.seq = batches->max_seq();
+  options.draw_weights = true;
+  options.reserve = validation.has_value() ? validation->bytes : 0;
+  if (ranks != nullptr) options.communicator = ranks->communicator();
+  absl::StatusOr<api::Trainer> created = ToStatus(api::Trainer::Create(*model, options));
+  if (!created.ok()) return recipe.InFile(created.status());
+  trainer = *std::move(created);
+  if (ranks != nullptr) ranks->SetTrainer(&*trainer);
+  info.memory = ToTrainingMemory(trainer->Memory(), recipe, batches->max_seq());
+  if (!validation.has_value()) return absl::OkStatus();
+  info.memory.validation = validation->bytes;
+  info.memory.total += validation->bytes;
+  PLUMB_ASSIGN_OR_RETURN(validation->evaluator,
+                         ToStatus(api::Evaluator::Create(*model, validation->options)));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
+  probe_options = options;
+  if (options.every <= 0) probe_options = ProbeOptions();
+  std::vector<std::string> points = probe_options.points;
+  PLUMB_ASSIGN_OR_RETURN(WeightFigures figures, WeightFigures::Create(*model, &points));
+  if (figures.any() && ranks != nullptr) {
+    return absl::InvalidArgumentError(
+        "updates, spectral and gates are probed by runs of one process; drop them, or mpirun");
+  }
+  weight_figures = figures.any() ? std::make_unique<WeightFigures>(std::move(figures)) : nullptr;
+  const absl::Status set = ToStatus(trainer->SetProbe(probe_options.every, points));
+  if (!absl::IsInvalidArgument(set)) return set;
+  return absl::InvalidArgumentError(
+      absl::StrCat(set.message(), "; plumb explain MODEL --stage probes lists them"));
+}
+
+// Writes the figures of the last step, if it was probed, and adds them to the report.
+absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
+  if (probe_options.every == 0) return absl::OkStatus();
+  if (!diverged && !ProbeDue(step())) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(&*trainer, diverged));
+  return absl::OkStatus();
+}
+
+TrainRun::TrainRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TrainRun::~TrainRun() = default;
+
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
+                                                         const TrainRequest& request) {
+  if (request.resume && request.out.empty()) {
+    return absl::InvalidArgumentError("there is no run to resume; name it with --out");
+  }
+  if (request.resume && request.dry_run) {
+    return absl::InvalidArgumentError("a dry run is of a new run; drop --resume");
+  }
+  auto impl = std::make_unique<Impl>(runtime);
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters, the optimizer state and the training program",
+                    [&] { return impl->Open(request); }));
+  return std::unique_ptr<TrainRun>(new TrainRun(std::move(impl)));
+}
+
+absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
+  info.threads = runtime->threads();
+  info.out = request.out;
+  if (request.launch != nullptr && request.launch->size() > 1) {
+    ranks = std::make_unique<TrainRanks>(request.launch);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const bool resumes, ResumesFiles(request));
+  if (ranks != nullptr && !ranks->is_first()) return OpenFollower(request, resumes);
+  PLUMB_RETURN_IF_ERROR(resumes ? OpenExisting(request) : OpenNew(request));
+  if (request.resume && !resumes) {
+    runtime->Warn(
+        absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
+  }
+  const api::ModelInfo of_model = model->Info();
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(model_text));
+  info.data = data->Description();
+  info.parameters = of_model.parameters;
+  info.first_step = step();
+  info.max_steps = fields().max_steps();
+  info.seed = fields().seed();
+  info.dtype = DTypeOf(recipe);
+  info.optimizer = OptimizerText(recipe);
+  info.context_length = of_model.context_length;
+  info.skipped_documents = data->num_without_targets(Split::kTrain, info.context_length);
+  info.cropped_documents =
+      data->num_cropped(Split::kTrain, info.context_length) - info.skipped_documents;
+  info.probe_every = probe_options.every;
+  const bool writes = !request.out.empty() && !request.dry_run;
+  probe =
+      std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "", weight_figures.get());
+  if (writes) {
+    PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(request.out)));
+    metrics = std::make_unique<MetricsWriter>(std::move(writer));
+    incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
+  }
+  if (checkpoint_step >= 0 && !request.train_overrides.empty()) {
+    // The new checkpoint records the present train.pbtxt, so that overrides do not count as edits.
+    checkpoint_step = -1;
+    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
+  }
+  return absl::OkStatus();
+}
+
+const TrainInfo& TrainRun::info() const { return impl_->info; }
+int64_t TrainRun::step() const { return impl_->step(); }
+IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
+bool TrainRun::done() const { return step() >= impl_->fields().max_steps(); }
+
+absl::Status TrainRun::StartProfile() { return ToStatus(impl_->trainer->Profile(true)); }
+Profile TrainRun::profile() const { return ToProfile(impl_->trainer->ProfileRows()); }
+
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepOn(int64_t number) {
+  const int64_t first = (number - 1) * fields().gradient_accumulation_steps();
+  return StepOnBatches(first, &*batches, &micro_batch, &*trainer);
+}
+
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+  for (;;) {
+    if (ProbeDue(step() + 1)) PLUMB_RETURN_IF_ERROR(probe->BeginStep(&*trainer));
+    const Clock::time_point start = Clock::now();
+    const int64_t next = step() + 1 + incidents.batches_skipped;
+    absl::StatusOr<api::StepInfo> stepped =
+        ranks == nullptr ? StepOn(next)
+                         : ranks->Step(
+                               next, [&] { return StepOn(next); }, &report->stop_wanted);
+    report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (absl::IsAborted(stepped.status())) {
+      // The probe of the diverged step is logged too, but the divergence is the error to return.
+      TakeProbe(/*diverged=*/true, report).IgnoreError();
+      PLUMB_RETURN_IF_ERROR(HandleDivergence(stepped.status(), /*weights_are_lost=*/false, report));
+      continue;
+    }
+    if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
+    // An update can overflow even if its gradient was finite. Checkpoints must not contain such
+    // weights.
+    const absl::Status finite = ToStatus(trainer->Check());
+    if (finite.ok()) return stepped;
+    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
+    PLUMB_RETURN_IF_ERROR(HandleDivergence(finite, /*weights_are_lost=*/true, report));
+  }
+}
+
+absl::StatusOr<StepReport> TrainRun::Step() {
+  if (done()) return absl::OutOfRangeError("all steps are done");
+  return OrOutOfMemory("a training step", [this] { return impl_->Step(); });
+}
+
+absl::StatusOr<StepReport> TrainRun::Impl::Step() {
+  StepReport report;
+  PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, StepUntilFinite(&report));
+  report.step = result.step;
+  report.loss = result.loss;
+  report.learning_rate = result.learning_rate;
+  report.grad_norm = result.gradient_norm;
+  report.tokens = result.tokens;
+  PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
+  PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
+  if (fields().eval_interval() > 0 && validation.has_value() && Due(fields().eval_interval())) {
+    PLUMB_ASSIGN_OR_RETURN(report.val_loss, ValidationLoss(fields().eval_batches()));
+  }
+  if (metrics == nullptr) return report;
+  StepMetrics line;
+  line.step = report.step;
+  line.loss = report.loss;
+  line.lr = report.learning_rate;
+  line.grad_norm = report.grad_norm;
+  line.tokens = report.tokens;
+  line.seconds = report.seconds;
+  if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
+  PLUMB_RETURN_IF_ERROR(metrics->Append(line));
+  const Clock::time_point now = Clock::now();
+  if (std::chrono::duration<double>(now - looked_at).count() > kLookInterval) {
+    looked_at = now;
+    PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  }
+  if (CheckpointDue(now)) {
+    PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
+  }
+  return report;
+}
+
+absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
+  return OrOutOfMemory("a checkpoint", [this] { return impl_->SaveCheckpoint(); });
+}
+
+absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
+  if (metrics == nullptr) {
+    return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
+  }
+  if (checkpoint_step == step()) return checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(ToStatus(trainer->Check()));
+  if (!incidents.losses.is_high()) incidents.last_good = step();
+  PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
+  return checkpoint_path;
+}
+
+absl::Status TrainRun::Impl::WriteCheckpointNow() {
+  const Clock::time_point begin = Clock::now();
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  PLUMB_RETURN_IF_ERROR(metrics->Sync());
+  PLUMB_RETURN_IF_ERROR(probe->Sync());
+  PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  const std::vector<TensorToWrite> model_tensors = StateTensors(&*trainer, api::State::kModel);
+  const std::vector<TensorToWrite> optimizer = StateTensors(&*trainer, api::State::kOptimizer);
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
+  CheckpointContents contents;
+  contents.step = step();
+  contents.last_good = incidents.last_good;
+  contents.model = model_tensors;
+  contents.optimizer = optimizer;
+  contents.state = WithIncidents(WithTraining(state, recipe), incidents);
+  contents.metadata = {{"plumb", api::Version()},
+                       {"model", model_text},
+                       {"data_hash", data->data_hash()},
+                       {"seed", absl::StrCat(fields().seed())}};
+  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
+  checkpoint_path = CheckpointPath(info.out, step());
+  checkpoint_step = step();
+  saved_at = Clock::now();
+  save_seconds = std::chrono::duration<double>(saved_at - begin).count();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
+  PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
+                         MeasureLoss(validation->batches, max_batches, validation->masking,
+                                     &*validation->evaluator, &validation->batch));
+  return loss.loss;
+}
+
+absl::StatusOr<double> TrainRun::ValidationLoss() {
+  if (!impl_->validation.has_value()) {
+    return absl::InvalidArgumentError("there is no validation data; set data.val_fraction");
+  }
+  return OrOutOfMemory("the validation program",
+                       [&] { return impl_->ValidationLoss(/*max_batches=*/0); });
+}
+
+}  // namespace plumb
