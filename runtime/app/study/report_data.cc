@@ -20,7 +20,6 @@
 #include "runtime/app/study/curve_points.h"
 #include "runtime/app/study/git_commit.h"
 #include "runtime/app/study/results.h"
-#include "runtime/app/study/study_figures.h"
 #include "runtime/app/study/tables.h"
 #include "runtime/app/study/text_fields.h"
 #include "runtime/base/sha256.h"
@@ -373,19 +372,6 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
           {"paired", std::move(paired)}};
 }
 
-// Returns the figures that the page does not draw itself.
-Json FigureData(const StudyPlan& plan, const StudyResults& results) {
-  Json figures = Json::array();
-  FigureOptions options;
-  options.width = 560;
-  for (const StudyFigure& figure : StudyFigures(plan, results, options)) {
-    if (figure.is_drawn_by_page) continue;
-    figures.push_back(
-        {{"name", figure.name}, {"title", figure.caption}, {"svg", ToSvg(figure.drawing)}});
-  }
-  return figures;
-}
-
 }  // namespace
 
 Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
@@ -443,7 +429,6 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"conclusion", ConclusionWithMarks(plan, results)},
           {"cells", CellData(plan)},
           {"best", BestData(plan, results)},
-          {"figures", FigureData(plan, results)},
           {"paired", PairedData(plan, results)}};
 }
 
