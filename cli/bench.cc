@@ -15,17 +15,17 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
+#include "cli/bench/bench.h"
 #include "cli/command.h"
 #include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
-#include "cli/bench/bench.h"
-#include "runtime/ranks/launch.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb::cli {
 namespace {

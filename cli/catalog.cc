@@ -10,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/help_formatter.h"
-#include "runtime/client/placements.h"
 #include "runtime/base/status.h"
+#include "runtime/client/placements.h"
 
 namespace plumb::cli {
 namespace {

@@ -13,10 +13,10 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
+#include "runtime/base/status.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/results.h"
 #include "runtime/study/study.h"
-#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {

@@ -15,11 +15,11 @@
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
-#include "runtime/convert/zoo.h"
-#include "runtime/client/placements.h"
-#include "runtime/client/settings.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
+#include "runtime/client/placements.h"
+#include "runtime/client/settings.h"
+#include "runtime/convert/zoo.h"
 
 namespace plumb::cli {
 namespace {

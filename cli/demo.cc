@@ -18,9 +18,9 @@
 #include "cli/embedded_files.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
-#include "runtime/study/study.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/study/study.h"
 
 namespace plumb::cli {
 namespace {

@@ -23,10 +23,10 @@
 #include "cli/command.h"
 #include "cli/figures.h"
 #include "cli/output.h"
-#include "runtime/client/model.h"
-#include "runtime/client/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
+#include "runtime/client/recipe.h"
 
 namespace plumb::cli {
 namespace {

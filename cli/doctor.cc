@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/status.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/client/model.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/convert/import.h"
 #include "runtime/base/status.h"
+#include "runtime/convert/import.h"
 
 namespace plumb::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "cli/signal_text.h"
-#include "runtime/client/plumb_api.h"
 #include "runtime/base/unfinished_paths.h"
+#include "runtime/client/plumb_api.h"
 
 namespace plumb::cli {
 namespace {

@@ -25,10 +25,10 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
+#include "runtime/base/memory.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/ranks/launch.h"
 #include "runtime/train/run_identity.h"
-#include "runtime/base/memory.h"
 
 namespace plumb::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/client/host_runtime.h"
 #include "runtime/base/text_format.h"
+#include "runtime/client/host_runtime.h"
 
 namespace plumb::cli {
 

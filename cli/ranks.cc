@@ -11,8 +11,8 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
-#include "runtime/client/plumb_api.h"
 #include "runtime/base/memory.h"
+#include "runtime/client/plumb_api.h"
 #include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {

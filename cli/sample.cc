@@ -13,8 +13,8 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
-#include "runtime/train/trained_model.h"
 #include "runtime/base/status.h"
+#include "runtime/train/trained_model.h"
 
 namespace plumb::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "cli/figures.h"
 #include "cli/output.h"
-#include "runtime/report/tables.h"
 #include "runtime/base/status.h"
+#include "runtime/report/tables.h"
 
 namespace plumb::cli {
 namespace {

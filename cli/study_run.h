@@ -15,9 +15,9 @@
 #include "cli/interrupt.h"
 #include "cli/study_progress.h"
 #include "runtime/client/host_runtime.h"
+#include "runtime/report/study_run.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/study_host.h"
-#include "runtime/report/study_run.h"
 
 namespace plumb::cli {
 

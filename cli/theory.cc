@@ -20,8 +20,8 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
-#include "runtime/client/model.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
 
 namespace plumb::cli {
 namespace {
@@ -135,8 +135,8 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
          "Number of tokens, all different. Default: 16, or the model's context_length if that is "
          "less");
   app->option_defaults()->group("Output");
-  CLI::Option* const json = app->add_flag("--json", options->json,
-                                          "Print everything as JSON, with every layer and sublayer");
+  CLI::Option* const json = app->add_flag(
+      "--json", options->json, "Print everything as JSON, with every layer and sublayer");
   app->add_flag("--csv", options->csv, "Print every number as a line of CSV")->excludes(json);
   AddRemoved(app, "--out", "--csv prints what theory.csv had, and --json everything");
   AddGlobalOptions(app, invocation);

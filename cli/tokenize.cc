@@ -14,9 +14,9 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "runtime/convert/tokenize.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/convert/tokenize.h"
 
 namespace plumb::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "runtime/convert/tokenize.h"
 #include "runtime/base/status.h"
+#include "runtime/convert/tokenize.h"
 
 namespace plumb::cli {
 namespace {

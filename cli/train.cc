@@ -21,12 +21,12 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "runtime/base/status.h"
 #include "runtime/client/model.h"
 #include "runtime/client/probe.h"
 #include "runtime/study/plan.h"
 #include "runtime/train/loss_summary.h"
 #include "runtime/train/train_run.h"
-#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {

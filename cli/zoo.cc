@@ -12,8 +12,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "runtime/convert/zoo.h"
 #include "runtime/base/status.h"
+#include "runtime/convert/zoo.h"
 
 namespace plumb::cli {
 namespace {

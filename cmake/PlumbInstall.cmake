@@ -39,7 +39,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/schemas/"
   FILES_MATCHING PATTERN "*.schema.json")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/python/plumb"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development
-  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+  FILES_MATCHING PATTERN "*.py" PATTERN "palette.json" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 foreach(export plumb-targets plumb-static-targets)
   install(EXPORT ${export} NAMESPACE plumb::
     DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}" COMPONENT development)

@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/bench/bench.h"
-#include "runtime/train/trained_model.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/train/trained_model.h"
 
 namespace plumb {
 

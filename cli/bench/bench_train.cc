@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/bench/bench.h"
-#include "runtime/train/data_passes.h"
-#include "runtime/client/recipe.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/file.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/client/recipe.h"
+#include "runtime/train/data_passes.h"
 
 namespace plumb {
 namespace {

@@ -9,10 +9,10 @@
 #include "absl/strings/strip.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
-#include "runtime/client/file_kind.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/file_kind.h"
 #include "runtime/schema/reader.h"
 
 namespace plumb {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/status.h"
 #include "runtime/client/model.h"
 #include "runtime/client/probe.h"
-#include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 
 namespace plumb {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/client/file_kind.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/file_kind.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/schema/reader.h"
 

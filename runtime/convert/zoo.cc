@@ -8,11 +8,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "runtime/convert/families.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/convert/families.h"
 #include "runtime/zoo/config_keys.h"
 
 namespace plumb {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the C++ file that contains the report's page, in two parts: before and after its data.
-#   cmake -DSOURCE=runtime/app/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DOUTPUT=...
-#         -P embed_page.cmake
+#   cmake -DSOURCE=runtime/app/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DPALETTE=palette.json
+#         -DOUTPUT=... -P embed_page.cmake
 function(read_asset name result)
   file(READ "${SOURCE}/${name}" content)
   set(${result} "${content}" PARENT_SCOPE)
@@ -34,6 +34,8 @@ read_asset(uplot/uPlot.min.css uplot_style)
 read_asset(uplot/uPlot.iife.min.js uplot_script)
 read_asset(uplot/LICENSE uplot_license)
 
+file(READ "${PALETTE}" palette)
+
 read_asset(page.html page)
 string(FIND "${page}" "{{data}}" at)
 string(LENGTH "{{data}}" marker)
@@ -41,7 +43,7 @@ math(EXPR after "${at} + ${marker}")
 string(SUBSTRING "${page}" 0 ${at} before)
 string(SUBSTRING "${page}" ${after} -1 after)
 foreach(half before after)
-  foreach(name uplot_style uplot_script uplot_license style script)
+  foreach(name uplot_style uplot_script uplot_license style script palette)
     string(REPLACE "{{${name}}}" "${${name}}" ${half} "${${half}}")
   endforeach()
 endforeach()

@@ -15,16 +15,15 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/report/conclusion.h"
-#include "runtime/report/curve_points.h"
-#include "runtime/report/git_commit.h"
-#include "runtime/study/results.h"
-#include "runtime/study/study_figures.h"
-#include "runtime/report/tables.h"
-#include "runtime/study/text_fields.h"
 #include "runtime/base/process.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/text_format.h"
+#include "runtime/report/conclusion.h"
+#include "runtime/report/curve_points.h"
+#include "runtime/report/git_commit.h"
+#include "runtime/report/tables.h"
+#include "runtime/study/results.h"
+#include "runtime/study/text_fields.h"
 
 namespace plumb {
 namespace {
@@ -361,19 +360,6 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
           {"paired", std::move(paired)}};
 }
 
-// Returns the figures that the page does not draw itself.
-Json FigureData(const StudyPlan& plan, const StudyResults& results) {
-  Json figures = Json::array();
-  FigureOptions options;
-  options.width = 560;
-  for (const StudyFigure& figure : StudyFigures(plan, results, options)) {
-    if (figure.is_drawn_by_page) continue;
-    figures.push_back(
-        {{"name", figure.name}, {"title", figure.caption}, {"svg", ToSvg(figure.drawing)}});
-  }
-  return figures;
-}
-
 }  // namespace
 
 Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
@@ -431,7 +417,6 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"conclusion", ConclusionWithMarks(plan, results)},
           {"cells", CellData(plan)},
           {"best", BestData(plan, results)},
-          {"figures", FigureData(plan, results)},
           {"paired", PairedData(plan, results)}};
 }
 

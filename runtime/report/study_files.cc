@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/report/conclusion.h"
-#include "runtime/report/tables.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/text_format.h"
+#include "runtime/report/conclusion.h"
+#include "runtime/report/tables.h"
 
 namespace plumb {
 namespace {

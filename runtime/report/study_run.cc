@@ -19,23 +19,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "runtime/report/report.h"
-#include "runtime/report/conclusion.h"
-#include "runtime/study/found_runs.h"
-#include "runtime/report/report_data.h"
-#include "runtime/study/run_record.h"
-#include "runtime/study/run_store.h"
-#include "runtime/study/study_directory.h"
-#include "runtime/study/study_figures.h"
-#include "runtime/report/study_files.h"
-#include "runtime/report/tables.h"
-#include "runtime/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
 #include "runtime/base/unfinished_paths.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/report/conclusion.h"
+#include "runtime/report/report.h"
+#include "runtime/report/report_data.h"
+#include "runtime/report/study_files.h"
+#include "runtime/report/tables.h"
+#include "runtime/study/found_runs.h"
+#include "runtime/study/run_record.h"
+#include "runtime/study/run_store.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/study/train_runs.h"
 
 namespace plumb {
 namespace {
@@ -271,32 +270,6 @@ class TemporaryDirectory {
   const UnfinishedPath unfinished_{path_};
 };
 
-// Gives models the names that a user chose.
-void Relabel(const std::map<std::string, std::string>& labels, StudyPlan* plan) {
-  for (PlanModel& model : plan->models) {
-    if (const auto label = labels.find(model.name); label != labels.end()) {
-      model.name = label->second;
-    }
-  }
-  for (PlanGroup& group : plan->groups) {
-    const std::string cell = CellName(plan->cells[group.cell]);
-    group.name = absl::StrCat(plan->models[group.model].name, cell.empty() ? "" : ", ", cell);
-  }
-}
-
-// Writes each figure as SVG and as PDF.
-absl::Status WriteFigures(const StudyPlan& plan, const StudyResults& results,
-                          const FigureOptions& options) {
-  const std::string directory = JoinPath(plan.out, "figures");
-  PLUMB_RETURN_IF_ERROR(MakeDirectories(directory));
-  for (const StudyFigure& figure : StudyFigures(plan, results, options)) {
-    const std::string path = JoinPath(directory, figure.name);
-    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path + ".svg", ToSvg(figure.drawing)));
-    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path + ".pdf", ToPdf(figure.drawing)));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
                                            StudyPlan plan, StudyResults results, StudyHost* host,
                                            HostRuntime* runtime) {
@@ -352,8 +325,8 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
 
 absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
                                         const std::vector<std::string>& paths,
-                                        const FigureOptions& options, const StudyTimer& timer,
-                                        StudyHost* host, HostRuntime* runtime) {
+                                        const StudyTimer& timer, StudyHost* host,
+                                        HostRuntime* runtime) {
   for (const char* name : {"model.pbtxt", "study.pbtxt"}) {
     if (!FileExists(JoinPath(request.out, name))) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -363,12 +336,9 @@ absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
   StudyPlan& plan = found.plan;
   for (const std::string& warning : runtime->TakeWarnings()) host->Warn(warning);
   for (const std::string& warning : plan.warnings) host->Warn(warning);
-  PLUMB_RETURN_IF_ERROR(CheckLabels(plan, found.records, options.labels));
-  Relabel(options.labels, &plan);
   plan.out = request.out;
   PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, StudyLock::Acquire(request.out));
   StudyResults results = EvaluateStudy(plan, std::move(found.records));
-  PLUMB_RETURN_IF_ERROR(WriteFigures(plan, results, options));
   return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
 

@@ -16,7 +16,6 @@
 #include "runtime/study/plan.h"
 #include "runtime/study/results.h"
 #include "runtime/study/study.h"
-#include "runtime/study/study_figures.h"
 #include "runtime/study/study_host.h"
 
 namespace plumb {
@@ -61,14 +60,13 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
 // Runs a rank other than 0 while rank 0 is in RunStudy: trains the runs that it assigns.
 absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRuntime* runtime);
 
-// Writes the tables, the figures (figures/*.svg and *.pdf) and the report about runs that any
-// commands have trained (FindRuns) into the directory of the request, which is not the directory of
-// a run or a study. Ignores the request's study and store. Errors: those of FindRuns; labels
-// of unknown texts.
+// Writes the tables and the report about runs that any commands have trained (FindRuns) into the
+// directory of the request, which is not the directory of a run or a study. Ignores the request's
+// study and store. Errors: those of FindRuns.
 absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
                                         const std::vector<std::string>& paths,
-                                        const FigureOptions& options, const StudyTimer& timer,
-                                        StudyHost* host, HostRuntime* runtime);
+                                        const StudyTimer& timer, StudyHost* host,
+                                        HostRuntime* runtime);
 
 // Returns the summary, the paired differences, and the path of the report.
 std::string OutcomeText(const StudyOutcome& outcome);

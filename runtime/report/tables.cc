@@ -13,9 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/report/conclusion.h"
 #include "runtime/base/text_format.h"
 #include "runtime/base/utf8.h"
+#include "runtime/report/conclusion.h"
 
 namespace plumb {
 namespace {

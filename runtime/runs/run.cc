@@ -12,14 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plumb.h"
-#include "runtime/client/host_runtime.h"
-#include "runtime/client/settings.h"
-#include "runtime/train/run_model.h"
-#include "runtime/train/train_run.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/client/host_runtime.h"
+#include "runtime/client/settings.h"
 #include "runtime/runs/arguments.h"
+#include "runtime/train/run_model.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb::runs {
 namespace {

@@ -9,13 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "plumb.h"
-#include "runtime/client/host_runtime.h"
-#include "runtime/study/study.h"
-#include "runtime/study/study_host.h"
-#include "runtime/report/study_run.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
+#include "runtime/client/host_runtime.h"
+#include "runtime/report/study_run.h"
 #include "runtime/runs/arguments.h"
+#include "runtime/study/study.h"
+#include "runtime/study/study_host.h"
 
 namespace plumb::runs {
 namespace {

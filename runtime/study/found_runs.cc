@@ -15,15 +15,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/study/results.h"
-#include "runtime/study/text_fields.h"
-#include "runtime/train/loss_summary.h"
-#include "runtime/client/recipe.h"
-#include "runtime/train/run_directory.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/client/recipe.h"
+#include "runtime/study/results.h"
+#include "runtime/study/text_fields.h"
+#include "runtime/train/loss_summary.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb {
 namespace {

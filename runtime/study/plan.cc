@@ -15,13 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/study/run_record.h"
-#include "runtime/train/loss_summary.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
 #include "runtime/schema/reader.h"
+#include "runtime/study/run_record.h"
+#include "runtime/train/loss_summary.h"
 
 namespace plumb {
 namespace {

@@ -17,13 +17,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/memory.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/model.h"
 #include "runtime/study/study.h"
 #include "runtime/study/training_preview.h"
 #include "runtime/train/run_identity.h"
 #include "runtime/train/train_run.h"
-#include "runtime/base/memory.h"
 
 namespace plumb {
 

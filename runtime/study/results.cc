@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 #include "runtime/study/study_directory.h"
 #include "runtime/train/loss_summary.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 namespace {

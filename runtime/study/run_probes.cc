@@ -212,14 +212,19 @@ std::vector<double> ValuesAt(const std::vector<const RunProbes*>& runs, absl::st
   return values;
 }
 
-}  // namespace
-
-double ProbeSeries::OverLayers(size_t step) const {
-  Pool pool;
-  const Pooling pooling = is_largest ? Pooling::kMax : Pooling::kMean;
-  for (const double value : values[step]) pool.Add(pooling, value);
-  return pool.Figure(pooling);
+// Returns the first series of each kind. A run that diverged may lack some.
+std::vector<const ProbeSeries*> KindsOf(const std::vector<const RunProbes*>& probes) {
+  std::vector<const ProbeSeries*> kinds;
+  std::set<std::string> names;
+  for (const RunProbes* one : probes) {
+    for (const ProbeSeries& series : one->series) {
+      if (names.insert(series.name).second) kinds.push_back(&series);
+    }
+  }
+  return kinds;
 }
+
+}  // namespace
 
 const ProbeSeries* RunProbes::Find(absl::string_view name) const {
   const auto found = std::find_if(series.begin(), series.end(),
@@ -234,17 +239,6 @@ std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step)
     if (object.is_object()) parser.Add(object, last_step);
   }
   return parser.Finish();
-}
-
-std::vector<const ProbeSeries*> KindsOf(const std::vector<const RunProbes*>& probes) {
-  std::vector<const ProbeSeries*> kinds;
-  std::set<std::string> names;
-  for (const RunProbes* one : probes) {
-    for (const ProbeSeries& series : one->series) {
-      if (names.insert(series.name).second) kinds.push_back(&series);
-    }
-  }
-  return kinds;
 }
 
 RunProbes MeanProbes(const std::vector<const RunProbes*>& runs) {

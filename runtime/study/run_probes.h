@@ -19,9 +19,6 @@ struct ProbeSeries {
   bool is_log = true;       // positive, and compared by factors
   bool is_largest = false;  // the figure of several layers is the largest and not the mean
   std::vector<std::vector<double>> values;  // [step][layer]; NaN: no figure
-
-  // Returns the figure of all layers at a step, NaN without any.
-  double OverLayers(size_t step) const;
 };
 
 struct RunProbes {
@@ -34,10 +31,6 @@ struct RunProbes {
 
 // Reads probes.jsonl up to `last_step`. Skips malformed lines. Returns nullopt without any figure.
 std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step);
-
-// Returns the first series of each kind. A run that diverged may lack some, and models have learned
-// values of their own.
-std::vector<const ProbeSeries*> KindsOf(const std::vector<const RunProbes*>& probes);
 
 // Returns the means over runs, geometric ones where figures are compared by factors. A step or a
 // layer that only some runs have is a mean over these. Requires: `runs` is not empty.

@@ -10,11 +10,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/study/statistics.h"
-#include "runtime/client/recipe.h"
-#include "runtime/train/run_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/recipe.h"
+#include "runtime/study/statistics.h"
+#include "runtime/train/run_directory.h"
 
 namespace plumb {
 namespace {

@@ -13,13 +13,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/study/study_directory.h"
-#include "runtime/train/run_directory.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unfinished_paths.h"
 #include "runtime/formats/hash.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb {
 namespace {

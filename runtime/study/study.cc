@@ -10,14 +10,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/client/file_kind.h"
-#include "runtime/client/settings.h"
-#include "runtime/train/train_run.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/file_kind.h"
+#include "runtime/client/settings.h"
 #include "runtime/schema/located.h"
 #include "runtime/schema/reader.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb {
 namespace {

@@ -13,12 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/study/text_fields.h"
-#include "runtime/train/run_directory.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
+#include "runtime/study/text_fields.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/file.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/study.h"
-#include "runtime/base/file.h"
 
 namespace plumb {
 

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/study/study_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
+#include "runtime/study/study_directory.h"
 
 namespace plumb {
 namespace {

@@ -19,9 +19,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/study_host.h"
-#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 

@@ -16,14 +16,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/train/trained_model.h"
+#include "runtime/base/file.h"
+#include "runtime/base/memory.h"
+#include "runtime/base/status.h"
 #include "runtime/study/run_record.h"
 #include "runtime/study/study_directory.h"
 #include "runtime/study/study_ranks.h"
 #include "runtime/train/loss_summary.h"
-#include "runtime/base/file.h"
-#include "runtime/base/memory.h"
-#include "runtime/base/status.h"
+#include "runtime/train/trained_model.h"
 
 namespace plumb {
 namespace {

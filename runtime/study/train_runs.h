@@ -4,9 +4,9 @@
 #define PLUMB_RUNTIME_STUDY_TRAIN_RUNS_H_
 
 #include "absl/status/status.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/study_host.h"
-#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/client/recipe.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/status.h"
+#include "runtime/client/recipe.h"
 #include "runtime/data/batches.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb {
 namespace {

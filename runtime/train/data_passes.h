@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "runtime/train/trained_model.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/masked_tokens.h"
+#include "runtime/train/trained_model.h"
 
 namespace plumb {
 

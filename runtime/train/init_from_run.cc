@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/train/run_model.h"
 #include "runtime/base/status.h"
+#include "runtime/train/run_model.h"
 
 namespace plumb {
 namespace {

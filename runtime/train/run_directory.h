@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/file.h"
 #include "runtime/client/model.h"
 #include "runtime/client/recipe.h"
-#include "runtime/base/file.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {

@@ -9,15 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/train/checkpoint/checkpoint.h"
-#include "runtime/train/import_json.h"
-#include "runtime/train/run_model.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/file_hash.h"
 #include "runtime/formats/hash.h"
 #include "runtime/tokenizer/special_tokens.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/import_json.h"
+#include "runtime/train/run_model.h"
 
 namespace plumb {
 namespace {

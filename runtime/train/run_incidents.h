@@ -18,9 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/formats/json_lines.h"
 #include "runtime/train/spike_detector.h"
 #include "runtime/train/train_run.h"
-#include "runtime/formats/json_lines.h"
 
 namespace plumb {
 

@@ -5,12 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"
 #include "runtime/train/run_directory.h"
 #include "runtime/train/run_plugins.h"
-#include "runtime/base/file.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 namespace {

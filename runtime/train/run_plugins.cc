@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/train/checkpoint/checkpoint.h"
-#include "runtime/train/run_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/run_directory.h"
 
 namespace plumb {
 namespace {

@@ -6,10 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/client/text_difference.h"
-#include "runtime/train/run_identity.h"
 #include "runtime/base/status.h"
+#include "runtime/client/text_difference.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/train/run_identity.h"
 
 namespace plumb {
 namespace {

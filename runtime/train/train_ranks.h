@@ -14,10 +14,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/ranks/launch.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/client/recipe.h"
 #include "runtime/data/data.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb {
 

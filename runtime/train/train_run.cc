@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plumb/v1/model.schema.h"
+#include "runtime/base/status.h"
+#include "runtime/schema/reader.h"
 #include "runtime/train/checkpoint/trainer_tensors.h"
 #include "runtime/train/data_passes.h"
 #include "runtime/train/run_plugins.h"
 #include "runtime/train/train_run_impl.h"
-#include "runtime/base/status.h"
-#include "runtime/schema/reader.h"
 
 namespace plumb {
 namespace {

@@ -20,13 +20,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/memory.h"
 #include "runtime/client/host_runtime.h"
-#include "runtime/ranks/launch.h"
 #include "runtime/client/model.h"
 #include "runtime/client/probe.h"
 #include "runtime/client/profile.h"
 #include "runtime/client/recipe.h"
-#include "runtime/base/memory.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb {
 

@@ -3,9 +3,9 @@
 // ranks.
 #include <utility>
 
-#include "runtime/train/train_run_impl.h"
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/special_tokens.h"
+#include "runtime/train/train_run_impl.h"
 
 namespace plumb {
 

@@ -14,18 +14,18 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
+#include "runtime/base/file.h"
+#include "runtime/client/recipe.h"
+#include "runtime/data/batches.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/init_from_run.h"
 #include "runtime/train/metrics.h"
-#include "runtime/client/recipe.h"
 #include "runtime/train/run_directory.h"
 #include "runtime/train/run_identity.h"
 #include "runtime/train/run_incidents.h"
 #include "runtime/train/run_probe.h"
-#include "runtime/train/train_run.h"
 #include "runtime/train/train_ranks.h"
-#include "runtime/base/file.h"
-#include "runtime/data/batches.h"
+#include "runtime/train/train_run.h"
 
 namespace plumb {
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "runtime/train/train_run_impl.h"
 #include "runtime/base/status.h"
+#include "runtime/train/train_run_impl.h"
 
 namespace plumb {
 namespace {

@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/client/text_difference.h"
 #include "runtime/train/checkpoint/trainer_tensors.h"
 #include "runtime/train/import_json.h"
-#include "runtime/client/text_difference.h"
 #include "runtime/train/resume_rules.h"
 #include "runtime/train/run_plugins.h"
 #include "runtime/train/train_run_impl.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 namespace {

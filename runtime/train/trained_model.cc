@@ -9,11 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "runtime/train/data_passes.h"
-#include "runtime/train/trained_model.h"
-#include "runtime/train/run_directory.h"
-#include "runtime/train/run_model.h"
-#include "runtime/train/run_plugins.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -21,6 +16,11 @@
 #include "runtime/data/batches.h"
 #include "runtime/tokenizer/stop_texts.h"
 #include "runtime/tokenizer/token_decoder.h"
+#include "runtime/train/data_passes.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_model.h"
+#include "runtime/train/run_plugins.h"
+#include "runtime/train/trained_model.h"
 
 namespace plumb {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
-#include "runtime/client/model.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
 
 namespace plumb {
 namespace {

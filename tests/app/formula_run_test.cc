@@ -3,8 +3,8 @@
 // checkpoints and sampling.
 #include <cstring>
 
-#include "runtime/train/trained_model.h"
 #include "runtime/formats/safetensors.h"
+#include "runtime/train/trained_model.h"
 #include "tests/app/train_run_fixture.h"
 
 namespace plumb {

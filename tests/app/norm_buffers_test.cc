@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/train/trained_model.h"
-#include "runtime/client/model.h"
-#include "runtime/train/train_run.h"
 #include "runtime/base/file.h"
+#include "runtime/client/model.h"
 #include "runtime/formats/safetensors.h"
+#include "runtime/train/train_run.h"
+#include "runtime/train/trained_model.h"
 #include "tests/app/test_run.h"
 #include "tests/plugin/test_norm.h"
 #include "tests/spec/centering_norm.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/client/model.h"
 #include "runtime/base/file.h"
+#include "runtime/client/model.h"
 #include "tests/app/test_run.h"
 
 namespace plumb {

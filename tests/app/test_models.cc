@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/client/model.h"
 #include "runtime/base/check.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/runtime_impl.h"
+#include "runtime/client/model.h"
 #include "runtime/spec/model_spec.h"
 
 namespace plumb {

@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/capi/runtime_core.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/plumb_api.h"
-#include "runtime/capi/runtime_core.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "tests/compile/reference_run.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/train_run.h"
-#include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 
 namespace plumb {

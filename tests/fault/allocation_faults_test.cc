@@ -13,9 +13,9 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/client/model.h"
 #include "runtime/train/train_run.h"
-#include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 

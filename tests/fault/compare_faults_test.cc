@@ -11,11 +11,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/study/plan.h"
 #include "runtime/study/results.h"
 #include "runtime/study/study_directory.h"
 #include "runtime/study/train_runs.h"
-#include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 #include "tests/study/quiet_host.h"

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/train/checkpoint/checkpoint.h"
-#include "runtime/train/trained_model.h"
-#include "runtime/client/model.h"
-#include "runtime/train/metrics.h"
 #include "runtime/base/file.h"
+#include "runtime/client/model.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/trained_model.h"
 #include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 

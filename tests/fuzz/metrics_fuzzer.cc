@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the metrics and probes of a run: damaged lines are moved to another file, the others can
 // be read, and truncating twice changes no more than truncating once.
-#include "runtime/train/metrics.h"
-#include "runtime/train/probe_log.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/probe_log.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch.h"
 

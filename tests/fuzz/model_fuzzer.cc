@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/client/model.h"
 #include "runtime/base/check.h"
+#include "runtime/client/model.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {

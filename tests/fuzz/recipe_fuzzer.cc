@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes recipes and studies: a parsed text is printed, and its print parses to the same.
-#include "runtime/study/study.h"
 #include "runtime/base/check.h"
 #include "runtime/schema/reader.h"
 #include "runtime/spec/train_spec.h"
+#include "runtime/study/study.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {
@@ -19,7 +19,8 @@ PLUMB_FUZZER(recipe) {
   if (const auto study = ParseStudy(text, "study.pbtxt"); study.ok()) {
     const std::string printed = textproto::PrintText(*study);
     const auto again = ParseStudy(printed, "again.pbtxt");
-    PLUMB_CHECK(again.ok() && textproto::PrintText(*again) == printed, "a study does not read itself");
+    PLUMB_CHECK(again.ok() && textproto::PrintText(*again) == printed,
+                "a study does not read itself");
   }
 }
 

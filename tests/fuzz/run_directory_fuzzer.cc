@@ -13,10 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/train/trained_model.h"
-#include "runtime/train/train_run.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
+#include "runtime/train/train_run.h"
+#include "runtime/train/trained_model.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch.h"
 

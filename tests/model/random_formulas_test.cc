@@ -18,8 +18,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/client/model.h"
 #include "runtime/base/rng.h"
+#include "runtime/client/model.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/model/build.h"
 #include "tests/app/evaluate.h"

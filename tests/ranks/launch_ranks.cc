@@ -16,10 +16,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/ranks/launch.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb {
 namespace {

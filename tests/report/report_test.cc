@@ -84,8 +84,8 @@ TEST(RenderReportTest, TakesAnyJson) {
 TEST(ReportPageTest, IsOneDocumentWithoutAnythingFromElsewhere) {
   const std::string page = RenderReport({});
   EXPECT_THAT(page, StartsWith("<!doctype html>"));
-  EXPECT_EQ(Count(page, "<script"), 3);
-  EXPECT_EQ(Count(page, "</script"), 3);
+  EXPECT_EQ(Count(page, "<script"), 4);
+  EXPECT_EQ(Count(page, "</script"), 4);
   EXPECT_EQ(Count(page, "<style"), 1);
   EXPECT_EQ(Count(page, "{{"), 0);
   for (const char* loads : {" src=", "@import", "url(", "<iframe", "fetch(", "XMLHttpRequest"}) {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/train/metrics.h"
 #include "runtime/data/batches.h"
 #include "runtime/session/sampler.h"
+#include "runtime/train/metrics.h"
 #include "tests/session/scratch_dir.h"
 
 namespace {

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/train/data_passes.h"
-#include "runtime/client/model.h"
-#include "runtime/client/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/thread_pool.h"
+#include "runtime/client/model.h"
+#include "runtime/client/recipe.h"
 #include "runtime/onednn/gemm.h"
 #include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
+#include "runtime/train/data_passes.h"
 #include "tests/app/evaluate.h"
 #include "tests/app/test_models.h"
 #include "tests/session/count_mallocs.h"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/study/run_record.h"
 #include "runtime/train/run_identity.h"
-#include "runtime/base/file.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/study/results.h"
-#include "runtime/study/study_directory.h"
-#include "runtime/report/study_files.h"
-#include "runtime/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "runtime/ranks/local_ranks.h"
+#include "runtime/report/study_files.h"
+#include "runtime/study/results.h"
+#include "runtime/study/study_directory.h"
+#include "runtime/study/train_runs.h"
 #include "tests/app/test_run.h"
 #include "tests/study/quiet_host.h"
 

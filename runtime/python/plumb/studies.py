@@ -2,7 +2,6 @@
 """Studies: models that are trained with the same data, recipe and seeds, and compared, as `plumb compare` does it."""
 from __future__ import annotations
 
-import base64
 import csv
 import ctypes
 import html
@@ -15,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _structs as structs
 from ._calls import Interruptible, call, guarded
@@ -29,25 +28,9 @@ if TYPE_CHECKING:
 Path = Union[str, "os.PathLike[str]"]
 
 
-class Figure(NamedTuple):
-    """A figure of a study as SVG, which notebooks draw."""
-    name: str
-    title: str
-    svg: str
-
-    def _repr_html_(self) -> str:
-        # Scripts in the SVG, which may be of another's study, do not run in an image.
-        svg = base64.b64encode(self.svg.encode(errors="replace")).decode()
-        return f'<img alt="{html.escape(self.title)}" src="data:image/svg+xml;base64,{svg}">'
-
-    def save(self, path: Path) -> None:
-        """Writes the SVG to a file. `plumb report STUDY` writes all figures, also as PDF."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.svg)
-
-
 class Study:
-    """Results of a study, read from its directory. In a notebook it shows the conclusion, the table and the figures."""
+    """Results of a study, read from its directory. In a notebook it shows the conclusion and the table;
+    plumb.figures draws it."""
 
     def __init__(self, path: Path) -> None:
         self.path = os.fspath(path)
@@ -93,26 +76,13 @@ class Study:
                 for model, figures in zip(self.report["models"], best["models"])]
         return sorted(rows, key=lambda row: (row["mean"] is None, row["mean"]))
 
-    @property
-    def figures(self) -> list[Figure]:
-        """The figures by setting: losses over each setting, and a heat map of models by settings."""
-        return [Figure(figure["name"], figure["title"], figure["svg"]) for figure in self.report["figures"]]
-
-    def figure(self, name: Optional[str] = None) -> Figure:
-        """Returns a figure by its name, or the first one. Raises KeyError if there is no such figure."""
-        for figure in self.figures:
-            if name is None or figure.name == name:
-                return figure
-        raise KeyError(f"no figure {name!r}; there are {', '.join(figure.name for figure in self.figures) or 'none'}")
-
     def _repr_html_(self) -> str:
         table = self.report["table"]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in table["columns"])
         cells = [[f"<td style='white-space: nowrap'>{html.escape(cell['text'])}</td>" for cell in row]
                  for row in table["rows"]]
         rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-        figures = "".join(figure._repr_html_() for figure in self.figures)
-        return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>{figures}"
+        return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>"
 
 
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,

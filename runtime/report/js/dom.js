@@ -164,7 +164,13 @@ const dom = (() => {
     el(
       "figure",
       {},
-      el("figcaption", {}, el("h3", {}, title), note && el("p", { class: "note" }, note)),
+      el(
+        "figcaption",
+        {},
+        saveButton(title),
+        el("h3", {}, title),
+        note && el("p", { class: "note" }, note),
+      ),
       ...children,
     );
 

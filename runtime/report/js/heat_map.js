@@ -36,9 +36,10 @@ class LogScale {
     return heatColor(this.part(value));
   }
   legend(label) {
-    const stops = viridis.map((_, i) => heatColor(i / (viridis.length - 1))).join(", ");
-    const bar = dom.el("span", { class: "ramp" });
-    bar.style.background = `linear-gradient(to right, ${stops})`;
+    const stops = Array.from({ length: 100 }, (_, i) =>
+      dom.svg("rect", { x: `${i}%`, width: "1.5%", height: "100%", fill: heatColor(i / 99) }),
+    );
+    const bar = dom.svg("svg", { class: "ramp" }, stops);
     const ticks = LineChart.logTicks(this.low, this.high).map((tick) => {
       const node = dom.el("span", {}, format.size(tick));
       node.style.left = `${this.part(tick) * 100}%`;
@@ -68,6 +69,7 @@ class HeatMap {
     });
     this.rowHeight = Math.min(26, Math.max(3, 260 / layers.length));
     this.left = 0;
+    this.canvas.toSvg = () => this.toSvg();
     this.canvas.style.height = `${Math.round(this.rowHeight * layers.length) + 26}px`;
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => this.onCell(null));
@@ -108,11 +110,18 @@ class HeatMap {
     this.draw();
   }
 
-  draw() {
+  // Returns the map as an image with four pixels per unit.
+  toSvg() {
+    this.draw(4);
+    const image = dom.svg("image", { href: this.canvas.toDataURL() });
+    this.draw();
+    return image;
+  }
+
+  draw(ratio = window.devicePixelRatio || 1) {
     const width = this.canvas.clientWidth;
     const height = this.canvas.clientHeight;
     if (width === 0) return;
-    const ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     const c = this.canvas.getContext("2d");

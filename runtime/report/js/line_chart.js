@@ -23,6 +23,7 @@ class LineChart {
       "aria-label": label,
     });
     this.host.style.minHeight = `${height}px`;
+    this.host.toSvg = () => this.toSvg();
     this.height = height;
     this.onCursor = onCursor;
     this.plot = null;
@@ -184,6 +185,53 @@ class LineChart {
         ],
       },
     };
+  }
+
+  // Returns the chart as SVG.
+  toSvg() {
+    const { plot: u, spec } = this;
+    const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = u.over;
+    const muted = cssColor("--muted");
+    const text = (x, y, anchor, words) =>
+      dom.svg("text", { x, y, "text-anchor": anchor, "font-size": 12, fill: muted }, words);
+    const tick = (d) => dom.svg("path", { d, stroke: cssColor("--grid") });
+    const ticks = u.axes.flatMap((axis, k) =>
+      axis._splits.flatMap((value, i) => {
+        const [x, y] = [left + u.valToPos(value, "x"), top + u.valToPos(value, "y")];
+        return k === 0
+          ? [
+              tick(`M${x} ${top}v${height + 5}`),
+              text(x, top + height + 18, "middle", axis._values[i]),
+            ]
+          : [tick(`M${left - 5} ${y}h${width + 5}`), text(left - 8, y + 4, "end", axis._values[i])];
+      }),
+    );
+    const points = ({ values }) =>
+      values.flatMap((y, i) => {
+        if (y === undefined || y === null) return y === null ? [null] : [];
+        return [[u.valToPos(spec.x[i], "x").toFixed(1), u.valToPos(y, "y").toFixed(1)]];
+      });
+    const path = (all) =>
+      all.map((at, i) => at && (all[i - 1] ? "L" : "M") + at.join(" ")).join("");
+    const outline = (...edges) => path(edges.flat().filter(Boolean));
+    const drawn = [
+      spec.bands.map(({ upper, lower, fill }) => {
+        const edges = [upper, lower].map((line) => points(spec.lines[line]));
+        return dom.svg("path", { fill, d: outline(edges[0], edges[1].reverse()) });
+      }),
+      spec.lines.map((line) => {
+        const look = { stroke: line.color, "stroke-dasharray": line.dash?.join(" ") };
+        return dom.svg("path", { ...look, "stroke-width": line.width, d: path(points(line)) });
+      }),
+      spec.lines.flatMap((line) =>
+        (line.points ? points(line).filter(Boolean) : []).map(([cx, cy]) =>
+          dom.svg("circle", { cx, cy, r: 3.5, fill: line.color }),
+        ),
+      ),
+    ];
+    const area = { x: left, y: top, width, height, fill: "none" };
+    const label = text(left + width / 2, this.height - 4, "middle", spec.xLabel ?? "step");
+    return dom.svg("svg", {}, ticks, label, dom.svg("svg", area, drawn.flat()));
   }
 
   drawShade(u) {

@@ -14,7 +14,7 @@ function drawReport(report) {
   ].filter(Boolean);
   const sections = [
     resultsSection(report, view),
-    figuresSection(report, view),
+    settingsSection(report, view),
     figures.length > 0 && dom.el("div", { class: "figures" }, legend.node, figures),
     modelsSection(report, view),
     samplesSection(report, view),

@@ -149,27 +149,7 @@ function createView(report) {
 // Machado's models of protanopia, deuteranopia and tritanopia, and with a contrast of 3:1 to the
 // page), and dashes as a second distinction.
 const palette = (() => {
-  const light = [
-    "#1244a9",
-    "#a92e00",
-    "#00974d",
-    "#9b5f7e",
-    "#c27f00",
-    "#333229",
-    "#4775bc",
-    "#9a4dff",
-  ];
-  const dark = [
-    "#7596ff",
-    "#e47738",
-    "#3bea95",
-    "#db7db2",
-    "#ffc539",
-    "#d1f1e8",
-    "#96d7ff",
-    "#9a4dff",
-  ];
-  const dashes = [[], [9, 4], [2, 3], [10, 3, 2, 3]];
+  const { light, dark, dashes } = JSON.parse(document.getElementById("palette").textContent);
   return {
     size: light.length,
     slots: light.map((_, slot) => slot),

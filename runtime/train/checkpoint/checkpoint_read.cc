@@ -5,12 +5,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/train/checkpoint/checkpoint.h"
-#include "runtime/train/checkpoint/checkpoint_layout.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/hash.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_layout.h"
 
 namespace plumb {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/train/checkpoint/checkpoint.h"
-#include "runtime/train/checkpoint/checkpoint_layout.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/hash.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_layout.h"
 
 namespace plumb {
 namespace {

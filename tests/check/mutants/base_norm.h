@@ -114,17 +114,15 @@ struct plumb_norm_instance {
   plumb_tensor_def weight;
 };
 
-static const plumb_attr_def base_attrs[] = {
-    {"eps",
-     BASE_ATTR_DOC,
-     PLUMB_ATTR_F64,
-     0,
-     BASE_EPS_MIN,
-     BASE_EPS_MAX,
-     {BASE_EPS_DEFAULT, 0, NULL},
-     NULL},
-    BASE_MORE_ATTRS
-};
+static const plumb_attr_def base_attrs[] = {{"eps",
+                                             BASE_ATTR_DOC,
+                                             PLUMB_ATTR_F64,
+                                             0,
+                                             BASE_EPS_MIN,
+                                             BASE_EPS_MAX,
+                                             {BASE_EPS_DEFAULT, 0, NULL},
+                                             NULL},
+                                            BASE_MORE_ATTRS};
 
 BASE_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
                                            const plumb_attr_value* values,

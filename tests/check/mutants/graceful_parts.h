@@ -14,8 +14,8 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #define Forward(norm, call, r0, r1) HonestForward(norm, call, r0, r1)
 #define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
 #define Layout(norm, out) HonestLayout(norm, out)
-#include "tests/sdk/v1_1/old_names.h"
 #include "tests/sdk/v1_1/graceful_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef Forward
 #undef Backward
 #undef Layout
