@@ -26,6 +26,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/client/recipe.h"
 
 namespace plumb::cli {

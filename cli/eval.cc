@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "runtime/base/status.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/train/run_model.h"
 #include "runtime/train/trained_model.h"
 

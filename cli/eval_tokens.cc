@@ -13,6 +13,7 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model_pass.h"
 
 namespace plumb::cli {
 namespace {

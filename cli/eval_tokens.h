@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 
 namespace plumb::cli {
 

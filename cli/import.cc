@@ -11,7 +11,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
-#include "runtime/convert/import.h"
+#include "runtime/convert/export_run.h"
+#include "runtime/convert/import_run.h"
 
 namespace plumb::cli {
 namespace {

@@ -21,7 +21,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base ranks onednn kernels graph plugin ops formats tokenizer data schema spec zoo model picture compile session capi app runs"
+      order = "base ranks onednn kernels graph plugin ops formats tokenizer data schema spec zoo model picture compile session capi client train study report convert runs"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -42,12 +42,16 @@ wrong_includes() {
       only("model", "base kernels graph plugin ops spec")
       only("picture", "base plugin spec")
       only("compile", "base graph")
-      # The application is a client of plumb.h that also uses files, data, the schema and foreign checkpoints.
-      only("app", "base ranks formats tokenizer data schema zoo")
-      # The functions of plumb.h about runs and studies are above the application.
-      only("runs", "base capi app")
-      # These define the messages of the job that launch.h finds.
-      for_cli["runtime/ranks/communicator.h"] = for_cli["runtime/ranks/collectives.h"] = 1
+      # These are clients of plumb.h, which computes, and use the modules of files, data and the schema.
+      only("client", "base ranks formats tokenizer data schema")
+      only("train", "client base ranks formats tokenizer data schema zoo")
+      only("study", "train client base ranks formats data schema")
+      only("report", "study train client base ranks formats")
+      only("convert", "train client base formats tokenizer data schema zoo")
+      # The functions of plumb.h about runs and studies are above them.
+      only("runs", "base capi client train study report")
+      count = split("client train study report convert", above, " ")
+      for (i = 1; i <= count; ++i) is_client[above[i]] = 1
     }
     function only(module, allowed,   names, n, i) {
       for (i = 1; i <= count; ++i) delete may[module, modules[i]]
@@ -62,9 +66,9 @@ wrong_includes() {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
       if (header == "dlfcn.h") return "runtime/ranks runtime/onednn runtime/plugin runtime/capi plugins/check cli"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/schema/compiler"
-      if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/app runtime/zoo"
+      if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/client runtime/train runtime/study runtime/report runtime/convert runtime/zoo"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops"
-      if (header ~ /^nlohmann\//) return "runtime/formats runtime/tokenizer runtime/capi runtime/app runtime/zoo cli plugins/check"
+      if (header ~ /^nlohmann\//) return "runtime/formats runtime/tokenizer runtime/capi runtime/client runtime/train runtime/study runtime/report runtime/convert runtime/zoo cli plugins/check"
       if (header == "pcre2.h") return "runtime/tokenizer"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
@@ -117,9 +121,9 @@ wrong_includes() {
         if (header != "plumb/types.h" && !is_system(include))
           wrong("plumb.h sees plumb/types.h and the standard library")
       } else if (starts(file, "cli/")) {
-        if (!(header in for_cli) && !starts(header, "cli/") && !starts(header, "runtime/app/") && !starts(header, "runtime/base/") &&
-            !starts(header, "absl/") && owner == "" && !is_system(include))
-          wrong("the command line is a client of runtime/app and runtime/base")
+        if (!starts(header, "cli/") && !(target in is_client) && target != "base" && target != "ranks" && !starts(header, "absl/") &&
+            owner == "" && !is_system(include))
+          wrong("the command line uses the clients of plumb.h, runtime/base and runtime/ranks")
       } else {
         module = file; sub(/^runtime\//, "", module); sub(/\/.*/, "", module)
         if (!(module in known)) {
@@ -129,7 +133,7 @@ wrong_includes() {
         } else if (is_norm_abi(header)) {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
         } else if (header == "plumb.h" || header == "plumb.hpp") {
-          if (module != "ranks" && module != "capi" && module != "app" && module != "runs") wrong("plumb.h is above runtime/" module)
+          if (module != "ranks" && module != "capi" && !(module in is_client) && module != "runs") wrong("plumb.h is above runtime/" module)
         } else if (starts(file, "runtime/ranks/mpi/") && header == "plumb_mpi.h") {
           next  # compiled next to its header by any user of any MPI
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {

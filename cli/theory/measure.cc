@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "cli/series.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model_pass.h"
 
 namespace plumb::cli {
 namespace {

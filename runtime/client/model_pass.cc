@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes of a model over given tokens: outputs and probes.
+#include "runtime/client/model_pass.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,8 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
-#include "runtime/client/model.h"
-#include "runtime/client/probe.h"
 #include "runtime/formats/safetensors.h"
 
 namespace plumb {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/convert/export_run.h"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -20,7 +22,6 @@
 #include "runtime/base/status.h"
 #include "runtime/client/model.h"
 #include "runtime/convert/families.h"
-#include "runtime/convert/import.h"
 #include "runtime/convert/import_files.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/schema/reader.h"

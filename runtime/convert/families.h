@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Available families of checkpoints: files *.import.pbtxt in the directories "zoo" next to those of
-// placements. Stateless. Private to runtime/app.
+// placements. Stateless.
 #ifndef PLUMB_RUNTIME_CONVERT_FAMILIES_H_
 #define PLUMB_RUNTIME_CONVERT_FAMILIES_H_
 

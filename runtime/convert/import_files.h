@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by import and export: a family's model, its tensors, and the tokenizer's files. Stateless.
-// Private to runtime/app.
 #ifndef PLUMB_RUNTIME_CONVERT_IMPORT_FILES_H_
 #define PLUMB_RUNTIME_CONVERT_IMPORT_FILES_H_
 

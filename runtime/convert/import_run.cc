@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/convert/import_run.h"
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -15,7 +17,6 @@
 #include "runtime/base/utf8.h"
 #include "runtime/client/model.h"
 #include "runtime/convert/families.h"
-#include "runtime/convert/import.h"
 #include "runtime/convert/import_files.h"
 #include "runtime/train/checkpoint/staged_directory.h"
 #include "runtime/train/import_json.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the C++ file that contains the report's page, in two parts: before and after its data.
-#   cmake -DSOURCE=runtime/app/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DPALETTE=palette.json
+#   cmake -DSOURCE=runtime/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DPALETTE=palette.json
 #         -DOUTPUT=... -P embed_page.cmake
 function(read_asset name result)
   file(READ "${SOURCE}/${name}" content)
@@ -51,7 +51,7 @@ endforeach()
 include("${CMAKE_CURRENT_LIST_DIR}/../../../cmake/AsLiterals.cmake")
 as_literals("${before}" before)
 as_literals("${after}" after)
-file(WRITE "${OUTPUT}" "// Made from runtime/app/report.
+file(WRITE "${OUTPUT}" "// Made from runtime/report.
 #include \"runtime/report/report.h\"
 
 namespace plumb {

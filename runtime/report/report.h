@@ -25,7 +25,7 @@ std::string RenderReport(const nlohmann::ordered_json& report);
 std::string JsonForScript(const nlohmann::ordered_json& json);
 
 // Returns the page before its data, up to and including <script type="application/json" ...>, as
-// assembled from runtime/app/report at build time.
+// assembled from runtime/report at build time.
 absl::string_view PageBeforeData();
 
 // Returns the page after its data, from </script> on.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs steps of a trainer and losses of an evaluator on batches of data. Stateless. Private to
-// runtime/app.
+// Runs steps of a trainer and losses of an evaluator on batches of data. Stateless.
 #ifndef PLUMB_RUNTIME_TRAIN_DATA_PASSES_H_
 #define PLUMB_RUNTIME_TRAIN_DATA_PASSES_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// import.json of an imported run: location of its weights. Stateless. Private to runtime/app.
+// import.json of an imported run: location of its weights. Stateless.
 //
 //   {"format": "plumb-import", "version": 1, "family": "gpt2", "source": "/absolute/directory",
 //    "files": {"model.safetensors": {"header": "16 hex digits", "size": 1048576, "modified_ns": ..,

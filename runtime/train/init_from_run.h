@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial weights from another run, and their record in run.json. Stateless. Private to
-// runtime/app.
+// Initial weights from another run, and their record in run.json. Stateless.
 #ifndef PLUMB_RUNTIME_TRAIN_INIT_FROM_RUN_H_
 #define PLUMB_RUNTIME_TRAIN_INIT_FROM_RUN_H_
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules for the fields of a recipe when a run is resumed: a field that gives the completed steps
-// their meaning cannot change. docs/recipes.md has them as a table. Stateless. Private to
-// runtime/app.
+// their meaning cannot change. docs/recipes.md has them as a table. Stateless.
 #ifndef PLUMB_RUNTIME_TRAIN_RESUME_RULES_H_
 #define PLUMB_RUNTIME_TRAIN_RESUME_RULES_H_
 

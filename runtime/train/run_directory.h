@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a run directory other than metrics and checkpoints, read and written together.
-// Stateless. Private to runtime/app.
+// Stateless.
 #ifndef PLUMB_RUNTIME_TRAIN_RUN_DIRECTORY_H_
 #define PLUMB_RUNTIME_TRAIN_RUN_DIRECTORY_H_
 

@@ -7,7 +7,7 @@
 //
 // kind is "spike", "skip", or "stop" if the run ended. `batch` counts
 // all batches of the run from 1, including skipped ones, so it increases from line to line, while
-// `step` may not. Private to runtime/app.
+// `step` may not.
 #ifndef PLUMB_RUNTIME_TRAIN_RUN_INCIDENTS_H_
 #define PLUMB_RUNTIME_TRAIN_RUN_INCIDENTS_H_
 

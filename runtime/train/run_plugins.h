@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a run's norm plugins, as run.json records them, so that a norm that is missing later can
 // be named by its file. A recorded file is never loaded on that account: it may have been replaced
-// by anyone who could write it, and a plugin runs with all rights. Stateless. Private to
-// runtime/app.
+// by anyone who could write it, and a plugin runs with all rights. Stateless.
 #ifndef PLUMB_RUNTIME_TRAIN_RUN_PLUGINS_H_
 #define PLUMB_RUNTIME_TRAIN_RUN_PLUGINS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Probes of a run: the user's options in run.json, and the figures of its steps for probes.jsonl
-// and the public headers. Private to runtime/app.
+// and the public headers.
 #ifndef PLUMB_RUNTIME_TRAIN_RUN_PROBE_H_
 #define PLUMB_RUNTIME_TRAIN_RUN_PROBE_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TrainRanks: communication between the ranks of one training run. Rank 0 owns the run: its
 // directory, its clock and all decisions. The other ranks only follow its orders, one small message
-// per step. Thread-compatible. Private to runtime/app.
+// per step. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TRAIN_TRAIN_RANKS_H_
 #define PLUMB_RUNTIME_TRAIN_TRAIN_RANKS_H_
 

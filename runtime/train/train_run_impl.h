@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // State of a TrainRun. train_run.cc begins runs and takes their steps, train_run_resume.cc resumes
 // them, train_run_incidents.cc continues after divergences, train_run_follow.cc has what only runs
-// of several ranks do. Private to runtime/app.
+// of several ranks do.
 #ifndef PLUMB_RUNTIME_TRAIN_TRAIN_RUN_IMPL_H_
 #define PLUMB_RUNTIME_TRAIN_TRAIN_RUN_IMPL_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of weights that a trainer does not compute: the size of a step's update, spectral norms,
-// and the range of learned values. Private to runtime/app.
+// and the range of learned values.
 #ifndef PLUMB_RUNTIME_TRAIN_WEIGHT_FIGURES_H_
 #define PLUMB_RUNTIME_TRAIN_WEIGHT_FIGURES_H_
 

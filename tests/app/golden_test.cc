@@ -17,6 +17,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/formats/safetensors.h"
 #include "tests/app/test_models.h"
 #include "tests/session/scratch_dir.h"

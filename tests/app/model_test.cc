@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

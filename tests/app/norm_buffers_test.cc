@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/train/train_run.h"
 #include "runtime/train/trained_model.h"

@@ -8,6 +8,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "tests/app/test_run.h"
 
 namespace plumb {

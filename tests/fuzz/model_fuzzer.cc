@@ -6,6 +6,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "runtime/base/rng.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/formats/safetensors.h"
 #include "tests/app/test_models.h"
 #include "tests/session/scratch_dir.h"

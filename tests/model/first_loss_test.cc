@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "tests/app/test_models.h"
 
 namespace plumb {

@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/theory/measure.h"
 #include "runtime/client/model.h"
+#include "runtime/client/model_pass.h"
 #include "runtime/spec/scalar.h"
 #include "tests/app/test_models.h"
 

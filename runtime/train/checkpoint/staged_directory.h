@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StagedDirectory: a directory that appears complete or not at all. It is filled under a temporary
 // name next to it and renamed at the end. A signal that ends plumb removes it (unfinished_paths.h).
-// Neither copyable nor movable; thread-compatible. Private to runtime/app.
+// Neither copyable nor movable; thread-compatible.
 #ifndef PLUMB_RUNTIME_TRAIN_CHECKPOINT_STAGED_DIRECTORY_H_
 #define PLUMB_RUNTIME_TRAIN_CHECKPOINT_STAGED_DIRECTORY_H_
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversion of a trainer's state, tensor by tensor, to and from safetensors files. Stateless.
-// Private to runtime/app.
 #ifndef PLUMB_RUNTIME_TRAIN_CHECKPOINT_TRAINER_TENSORS_H_
 #define PLUMB_RUNTIME_TRAIN_CHECKPOINT_TRAINER_TENSORS_H_
 

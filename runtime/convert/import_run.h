@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Import of other programs' checkpoints as runs, and export of runs. The mapping is data: a family
+// Import of other programs' checkpoints as runs. The mapping is data: a family
 // (docs/zoo.md) that is shipped or is a file of the user's. Stateless.
 //
 // An imported run contains model.pbtxt, import.json (the mapping of tensors), unchanged copies of
 // the tokenizer's files and generation_config.json, and weights.safetensors with the weights that
 // needed another layout. All other weights stay in the checkpoint.
-#ifndef PLUMB_RUNTIME_CONVERT_IMPORT_H_
-#define PLUMB_RUNTIME_CONVERT_IMPORT_H_
+#ifndef PLUMB_RUNTIME_CONVERT_IMPORT_RUN_H_
+#define PLUMB_RUNTIME_CONVERT_IMPORT_RUN_H_
 
 #include <cstdint>
 #include <string>
@@ -44,27 +44,6 @@ struct ImportReport {
 // file; kNotFound; kAlreadyExists if `out` is not empty.
 absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const ImportRequest& request);
 
-struct ExportRequest {
-  std::string run;          // an imported or trained run, or one of its checkpoints
-  std::string out;          // new, or an empty directory
-  std::string family;       // name; "": the one of the import that the run is, or began with
-  std::string family_file;  // takes precedence over `family`
-  bool average = false;     // exports the average of the weights (ema_decay)
-  bool adapter = false;     // exports the adapter alone, in PEFT's layout
-};
-
-struct ExportReport {
-  std::string family;
-  int64_t tensors = 0;  // in the checkpoint
-  int64_t bytes = 0;    // size of model.safetensors
-};
-
-// Writes config.json, generation_config.json, model.safetensors (f32) and the tokenizer's files,
-// completely or not at all. An adapter of the model is merged into the weights, or with `adapter`
-// becomes adapter_config.json and adapter_model.safetensors, which are then all files. Errors:
-// kInvalidArgument with the reason if the family cannot express the model.
-absl::StatusOr<ExportReport> ExportRun(HostRuntime* runtime, const ExportRequest& request);
-
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_CONVERT_IMPORT_H_
+#endif  // PLUMB_RUNTIME_CONVERT_IMPORT_RUN_H_
