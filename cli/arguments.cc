@@ -188,7 +188,7 @@ std::string Metavariable(const CLI::Option* option) {
   return type.substr(0, type.find(':'));  // validators append their descriptions
 }
 
-Takes WhatItTakes(const CLI::Option* option) {
+Takes ArgumentKind(const CLI::Option* option) {
   const std::string name = Metavariable(option);
   if (name == "MODEL") return Takes::kModelFile;
   if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "SUBJECT") {

@@ -84,7 +84,7 @@ enum class Takes {
 };
 // Returns the kind by the option's metavariable. A new metavariable that names a file is added
 // here.
-Takes WhatItTakes(const CLI::Option* option);
+Takes ArgumentKind(const CLI::Option* option);
 
 }  // namespace plumb::cli
 

@@ -145,8 +145,8 @@ void AddSettings(const std::string& field, const Invocation& invocation, Collect
 void AddValues(CLI::Option* option, const std::string& field, const Invocation& invocation,
                Collector* found) {
   found->AddAll(Choices(option));
-  found->SetTakes(WhatItTakes(option));
-  switch (WhatItTakes(option)) {
+  found->SetTakes(ArgumentKind(option));
+  switch (ArgumentKind(option)) {
     case Takes::kSetting:
       return AddSettings(field, invocation, found);
     case Takes::kNorm:
@@ -244,7 +244,7 @@ Completions Complete(CLI::App* program, const std::vector<std::string>& words,
     CLI::Option* next = at < positionals.size()            ? positionals[at]
                         : IsRepeatable(positionals.back()) ? positionals.back()
                                                            : nullptr;
-    if (next != nullptr && WhatItTakes(next) == Takes::kCommand) {
+    if (next != nullptr && ArgumentKind(next) == Takes::kCommand) {
       AddHelpTopics(program, line.positional, invocation, &found);
     } else if (next != nullptr) {
       AddValues(next, "", invocation, &found);

@@ -26,7 +26,7 @@ int64_t NumberIn(const std::string& path) {
 }
 
 // Returns the value after `name` in /proc/meminfo or /proc/self/status, in bytes; -1 if missing.
-int64_t KilobytesBehind(const std::string& path, absl::string_view name) {
+int64_t ReadKilobytes(const std::string& path, absl::string_view name) {
   const std::vector<std::string> words = ShortFileWords(path);
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     int64_t kilobytes;
@@ -53,7 +53,7 @@ int64_t ResourceLimit(int resource) {
 void LowerToResource(int resource, absl::string_view used, const char* by, MemoryLimit* limit) {
   const int64_t bytes = ResourceLimit(resource);
   if (bytes < 0) return;
-  Lower(bytes, bytes - std::max<int64_t>(0, KilobytesBehind("/proc/self/status", used)), by, limit);
+  Lower(bytes, bytes - std::max<int64_t>(0, ReadKilobytes("/proc/self/status", used)), by, limit);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ MemoryLimit ProcessMemoryLimit() {
   MemoryLimit limit;
   limit.bytes = pages > 0 && page > 0 ? pages * page : kUnknown;
   limit.by = "this machine's memory";
-  const int64_t free = KilobytesBehind("/proc/meminfo", "MemAvailable:");
+  const int64_t free = ReadKilobytes("/proc/meminfo", "MemAvailable:");
   limit.available = free >= 0 ? free : limit.bytes;
   if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
       membership.ok()) {
@@ -94,7 +94,7 @@ MemoryLimit ProcessMemoryLimit() {
 int64_t AddressSpaceLeft() {
   const int64_t bytes = ResourceLimit(RLIMIT_AS);
   if (bytes < 0) return std::numeric_limits<int64_t>::max();
-  const int64_t used = std::max<int64_t>(0, KilobytesBehind("/proc/self/status", "VmSize:"));
+  const int64_t used = std::max<int64_t>(0, ReadKilobytes("/proc/self/status", "VmSize:"));
   return std::max<int64_t>(0, bytes - used);
 }
 

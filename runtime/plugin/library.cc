@@ -66,7 +66,7 @@ FileKey KeyOf(const struct stat& info) {
 }
 
 // Returns why users other than root and this one could put code into `path`; "" if they cannot.
-std::string WhoElseCanChange(const std::string& path, const struct stat& info) {
+std::string FindOtherWriters(const std::string& path, const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != geteuid()) {
     return absl::StrFormat(
         "%s: belongs to user %u, who is neither root nor the user of this process", path,
@@ -82,11 +82,11 @@ std::string WhoElseCanChange(const std::string& path, const struct stat& info) {
 // Returns the first objection to the file, its directory, or the directory it was found in; "" if
 // there is none.
 std::string Objection(const std::string& asked, const std::string& real, const struct stat& file) {
-  if (std::string why = WhoElseCanChange(real, file); !why.empty()) return why;
+  if (std::string why = FindOtherWriters(real, file); !why.empty()) return why;
   for (const std::string& directory : {DirectoryOf(real), DirectoryOf(asked)}) {
     struct stat info;
     if (stat(directory.c_str(), &info) != 0) continue;
-    if (std::string why = WhoElseCanChange(directory, info); !why.empty()) return why;
+    if (std::string why = FindOtherWriters(directory, info); !why.empty()) return why;
   }
   return "";
 }

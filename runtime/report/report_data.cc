@@ -233,7 +233,7 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
 
 // Returns the curves of which the page draws the mean: those of runs that did not diverge, or all
 // if all diverged. Requires: is parallel to `records`.
-std::vector<const std::vector<double>*> InMeans(
+std::vector<const std::vector<double>*> CurvesInMean(
     const std::vector<const RunRecord*>& records,
     const std::vector<const std::vector<double>*>& curves) {
   std::vector<const std::vector<double>*> kept;
@@ -277,7 +277,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
     if (!ends.empty() && ends.back() > static_cast<int64_t>(ends.size())) {
       json["steps"] = ends;
       json["extremes"] = Json::array();
-      for (const double loss : BlockExtremes(InMeans(records, curves), ends)) {
+      for (const double loss : BlockExtremes(CurvesInMean(records, curves), ends)) {
         json["extremes"].push_back(Rounded(loss, 5));
       }
     }

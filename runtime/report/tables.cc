@@ -193,7 +193,7 @@ Table BestTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
   table.columns = {"model", "best setting", kMetricNames[results.judged], "seeds", "mean rank"};
   const BestSettings& best = *results.best;
-  for (size_t model : Judge(best.comparison).ranked) {
+  for (size_t model : RankModels(best.comparison).ranked) {
     const MeanAndSd& loss = best.comparison.models[model];
     table.rows.push_back({TextCell(plan.models[model].name),
                           TextCell(CellName(plan.cells[best.cells[model]])), MeanCell(loss, 3),

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kFirst[] = "m.", kSecond[] = "v.";
 
-bool IsMuons(const ParameterUpdate& update) { return update.optimizer == OptimizerKind::kMuon; }
+bool UsesMuon(const ParameterUpdate& update) { return update.optimizer == OptimizerKind::kMuon; }
 
 // Returns the offset of each parameter's second moment in a buffer of those that AdamW updates; -1
 // for the others.
@@ -25,7 +25,7 @@ std::vector<int64_t> PlaceSecondMoments(const ParameterLayout& layout, const Upd
   std::vector<int64_t> begins;
   *size = 0;
   for (size_t i = 0; i < layout.entries.size(); ++i) {
-    const bool has = !IsMuons(updates.parameters[i]);
+    const bool has = !UsesMuon(updates.parameters[i]);
     begins.push_back(has ? *size : -1);
     const int64_t next = i + 1 < layout.entries.size() ? layout.entries[i + 1].begin : layout.size;
     if (has) *size += next - layout.entries[i].begin;
@@ -48,7 +48,7 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
   plan.muon = spec.muon;
   std::vector<Shape> matrices;
   for (size_t i = 0; i < context.parameters.size(); ++i) {
-    if (IsMuons(plan.updates.parameters[i])) matrices.push_back(context.parameters[i].one());
+    if (UsesMuon(plan.updates.parameters[i])) matrices.push_back(context.parameters[i].one());
   }
   if (!matrices.empty()) {
     PLUMB_ASSIGN_OR_RETURN(plan.newton_schulz,
@@ -80,7 +80,7 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
     const Shape shape = parameters[i].one();
     one_.push_back(shape);
     if (update.is_frozen) continue;
-    if (!IsMuons(update)) {
+    if (!UsesMuon(update)) {
       states_.push_back({i, true});
       AddSegment(i, store);
       continue;
@@ -255,7 +255,7 @@ std::vector<Optimizer::State> Optimizer::StatesOf(size_t parameter) const {
   const ParameterLayout::Entry& entry = layout_.entries[parameter];
   const int64_t n = entry.end - entry.begin;
   const float* const m = DataOf({parameter, false});
-  if (IsMuons(plan_.updates.parameters[parameter])) return {{"Muon's momentum", m, n}};
+  if (UsesMuon(plan_.updates.parameters[parameter])) return {{"Muon's momentum", m, n}};
   return {{"Adam's first moment", m, n}, {"Adam's second moment", DataOf({parameter, true}), n}};
 }
 

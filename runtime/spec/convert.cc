@@ -84,7 +84,7 @@ absl::StatusOr<int64_t> EvaluateWidth(const Expression& expression, absl::string
 
 // Returns the built-in meaning of a name that a let, a learned value or a projection would take, or
 // "" if the name is free.
-std::string TakenAs(const std::string& name) {
+std::string ReservedAs(const std::string& name) {
   if (IsBuiltInScalar(name)) return "a scalar of the language";
   if (IsFunction(name)) return "a function of the language";
   if (name == "step") return "the training step";
@@ -117,7 +117,7 @@ absl::Status AddLets(const v1::Placement& message, const Located& at, PlacementS
                          "a let is one number; an indexed one is written as an expression of the "
                          "index where it is used");
     }
-    if (const std::string taken = TakenAs(let.target); !taken.empty()) {
+    if (const std::string taken = ReservedAs(let.target); !taken.empty()) {
       return ErrorInText(
           let.text, 0,
           absl::StrCat("\"", let.target, "\" is ", taken, "; a let needs a name of its own"));
@@ -146,7 +146,7 @@ absl::Status CheckNameIsFree(const std::string& name, const char* what, const So
     return std::any_of(specs.begin(), specs.end(),
                        [&name](const auto& other) { return other.name == name; });
   };
-  std::string taken = TakenAs(name);
+  std::string taken = ReservedAs(name);
   for (const Statement& let : spec.lets) {
     if (let.target == name) taken = "a let";
   }
@@ -195,7 +195,7 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     out.weight_decay = learned.weight_decay();
     for (int k = 0; k < static_cast<int>(learned.index().size()); ++k) {
       PLUMB_ASSIGN_OR_RETURN(RangeText range, ParseRange(here.TextOf("index", k)));
-      if (const std::string taken = TakenAs(range.range.variable); !taken.empty()) {
+      if (const std::string taken = ReservedAs(range.range.variable); !taken.empty()) {
         return ErrorInText(range.text, range.range.offset,
                            absl::StrCat("\"", range.range.variable, "\" is ", taken,
                                         "; an index needs a name of its own"));
@@ -497,7 +497,7 @@ absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Loca
   if (!IsIdentifier(table.name)) {
     return ErrorAt(table.place, absl::StrCat("embedding: \"", table.name, "\" is not a name"));
   }
-  if (const std::string taken = TakenAs(table.name); !taken.empty()) {
+  if (const std::string taken = ReservedAs(table.name); !taken.empty()) {
     return ErrorAt(table.place, absl::StrCat("embedding \"", table.name, "\": the name is that of ",
                                              taken, "; give it another"));
   }

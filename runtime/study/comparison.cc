@@ -121,7 +121,7 @@ void AdjustTogether(std::vector<Comparison>* comparisons) {
   }
 }
 
-Verdict Judge(const Comparison& comparison) {
+Verdict RankModels(const Comparison& comparison) {
   Verdict verdict;
   for (size_t i = 0; i < comparison.models.size(); ++i) {
     if (comparison.models[i].n > 0) verdict.ranked.push_back(i);
@@ -146,7 +146,7 @@ Verdict Judge(const Comparison& comparison) {
 }
 
 std::string VerdictText(const Comparison& comparison, const std::vector<std::string>& names) {
-  const Verdict verdict = Judge(comparison);
+  const Verdict verdict = RankModels(comparison);
   if (verdict.ranked.empty()) return "No run has a loss to compare.";
   if (verdict.ranked.size() == 1) {
     return absl::StrCat("Only ", Named(names[verdict.ranked[0]]), " has a loss to compare.");
@@ -183,7 +183,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
 }
 
 std::string PowerText(const Comparison& comparison, const std::vector<std::string>& names) {
-  const Verdict verdict = Judge(comparison);
+  const Verdict verdict = RankModels(comparison);
   if (verdict.ranked.size() < 2) return "";
   const PairedDifference& pair = comparison.Pair(verdict.ranked[0], verdict.ranked[1]);
   const int64_t n = pair.interval.n;

@@ -63,7 +63,7 @@ struct Verdict {
   // The remaining ones, which differ significantly from some of `best` but not from all.
   std::vector<size_t> unclear;
 };
-Verdict Judge(const Comparison& comparison);
+Verdict RankModels(const Comparison& comparison);
 
 // Mark around each name in VerdictText: a character that no name has (U+E000, private use).
 inline constexpr char kNameMark[] = "\xee\x80\x80";

@@ -107,7 +107,7 @@ std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& 
 std::vector<double> MeanRanks(const std::vector<Comparison>& cells, size_t models) {
   std::vector<std::vector<double>> ranks(models);
   for (const Comparison& cell : cells) {
-    const std::vector<size_t> ranked = Judge(cell).ranked;
+    const std::vector<size_t> ranked = RankModels(cell).ranked;
     for (size_t i = 0; i < ranked.size(); ++i)
       ranks[ranked[i]].push_back(static_cast<double>(i + 1));
   }

@@ -58,19 +58,19 @@ absl::Status ReceiveFiles(Communicator* ranks, int from, const std::string& run,
 StudyLeader::StudyLeader(const StudyPlan* plan, Communicator* ranks)
     : plan_(plan), ranks_(ranks), following_(ranks->size() - 1) {}
 
-absl::Status StudyLeader::Serve(const Desk& desk) {
+absl::Status StudyLeader::Serve(const LeaderState& leader) {
   while (true) {
     PLUMB_ASSIGN_OR_RETURN(const std::optional<Communicator::Message> next,
                            ranks_->Probe(kTagStudy));
     if (!next.has_value()) return absl::OkStatus();
-    PLUMB_RETURN_IF_ERROR(Answer(next->from, desk));
+    PLUMB_RETURN_IF_ERROR(Answer(next->from, leader));
   }
 }
 
-absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
+absl::Status StudyLeader::Answer(int rank, const LeaderState& leader) {
   PLUMB_ASSIGN_OR_RETURN(Json report, ReceiveMessage(ranks_, rank));
   for (const Json& run : report["running"]) {
-    RunState& state = (*desk.states)[run[0].get<size_t>()];
+    RunState& state = (*leader.states)[run[0].get<size_t>()];
     state.phase = RunPhase::kRunning;
     state.step = run[1].get<int64_t>();
     state.loss = run[2].is_number() ? run[2].get<double>() : 0;
@@ -79,7 +79,7 @@ absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
     const auto index = run["run"].get<size_t>();
     PLUMB_RETURN_IF_ERROR(ReceiveFiles(ranks_, rank, plan_->runs[index].directory,
                                        run["files"].get<std::vector<std::string>>()));
-    RunState& state = (*desk.states)[index];
+    RunState& state = (*leader.states)[index];
     state.step = run["step"].get<int64_t>();
     state.loss = run["loss"].is_number() ? run["loss"].get<double>() : 0;
     const std::string how = run["how"].get<std::string>();
@@ -87,20 +87,20 @@ absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
                   : how == "diverged" ? RunPhase::kDiverged
                                       : RunPhase::kWaiting;
   }
-  for (const Json& warning : report["warnings"]) desk.warn(warning.get<std::string>());
+  for (const Json& warning : report["warnings"]) leader.warn(warning.get<std::string>());
   interrupted_ = interrupted_ || report["interrupted"].get<bool>();
   const bool leaves = report["leaves"].get<bool>();
   if (leaves) --following_;
 
-  const bool stop = desk.stop || interrupted_;
+  const bool stop = leader.stop || interrupted_;
   const auto free = leaves || stop ? 0 : report["free"].get<int64_t>();
   Json runs = Json::array();
   bool closed = stop;
   for (int64_t i = 0; i < free && !closed; ++i) {
-    const std::optional<size_t> run = desk.take();
+    const std::optional<size_t> run = leader.take();
     closed = !run.has_value();
     if (closed) break;
-    (*desk.states)[*run].phase = RunPhase::kRunning;
+    (*leader.states)[*run].phase = RunPhase::kRunning;
     const std::string& directory = plan_->runs[*run].directory;
     std::vector<std::string> files;
     if (FileExists(directory)) {

@@ -44,7 +44,7 @@ struct RankAnswer {
 class StudyLeader {
  public:
   // State of the leading process that reports read and change.
-  struct Desk {
+  struct LeaderState {
     std::vector<RunState>* states;
     std::function<std::optional<size_t>()> take;  // returns the next run, if any
     std::function<void(std::string)> warn;
@@ -53,12 +53,12 @@ class StudyLeader {
 
   StudyLeader(const StudyPlan* plan, Communicator* ranks);
   // Answers the reports that have arrived. Does not block if there are none.
-  absl::Status Serve(const Desk& desk);
+  absl::Status Serve(const LeaderState& leader);
   bool all_left() const { return following_ == 0; }
   bool interrupted() const { return interrupted_; }  // true if a follower was interrupted
 
  private:
-  absl::Status Answer(int rank, const Desk& desk);
+  absl::Status Answer(int rank, const LeaderState& leader);
 
   const StudyPlan* plan_;
   Communicator* ranks_;

@@ -315,7 +315,7 @@ class Exchange {
   // Returns true if other ranks are still at work.
   bool busy() const { return leads() && !leader_->all_left(); }
 
-  absl::Status Go() {
+  absl::Status Poll() {
     if (host_.IsInterrupted()) was_interrupted_ = true;
     if (was_interrupted_) Stop();
     if (leads()) return Lead();
@@ -333,21 +333,21 @@ class Exchange {
   }
 
   absl::Status Lead() {
-    StudyLeader::Desk desk;
-    desk.states = &shared_.states;
-    desk.stop = shared_.stop;
-    desk.take = [this]() -> std::optional<size_t> {
+    StudyLeader::LeaderState state;
+    state.states = &shared_.states;
+    state.stop = shared_.stop;
+    state.take = [this]() -> std::optional<size_t> {
       const std::lock_guard<std::mutex> lock(shared_.mutex);
       if (shared_.queue.empty()) return std::nullopt;
       const size_t run = shared_.queue.front();
       shared_.queue.pop_front();
       return run;
     };
-    desk.warn = [this](std::string warning) {
+    state.warn = [this](std::string warning) {
       const std::lock_guard<std::mutex> lock(shared_.mutex);
       shared_.warnings.push_back(std::move(warning));
     };
-    const absl::Status served = leader_->Serve(desk);
+    const absl::Status served = leader_->Serve(state);
     if (leader_->interrupted()) Stop();
     return served;
   }
@@ -396,7 +396,7 @@ class Exchange {
 };
 
 // Waits until the workers have ended and, on the leader, until the other ranks have left.
-void Attend(Exchange* exchange, Shared* shared, StudyHost* host) {
+void WaitForWorkers(Exchange* exchange, Shared* shared, StudyHost* host) {
   std::set<std::string> shown;
   const auto interval = std::chrono::milliseconds(exchange->leads() ? 10 : 50);
   std::unique_lock<std::mutex> lock(shared->mutex);
@@ -405,7 +405,7 @@ void Attend(Exchange* exchange, Shared* shared, StudyHost* host) {
     shared->changed.wait_for(lock, interval);
     if (!exchange->follows()) ShowWarnings(shared, &shown, host);
     lock.unlock();
-    const absl::Status went = talks ? exchange->Go() : absl::OkStatus();
+    const absl::Status went = talks ? exchange->Poll() : absl::OkStatus();
     if (!exchange->follows()) host->ShowProgress();
     lock.lock();
     if (went.ok()) continue;
@@ -444,7 +444,7 @@ absl::Status TrainRuns(const StudyPlan& plan, StudyDivision division, Communicat
     host->EndTraining();
     return started;
   }
-  Attend(&exchange, &shared, host);
+  WaitForWorkers(&exchange, &shared, host);
   for (std::thread& thread : threads) thread.join();
   host->EndTraining();
   PLUMB_RETURN_IF_ERROR(shared.error);

@@ -82,7 +82,7 @@ TEST(VerdictTest, ADifferenceFromCollapsedRunsHasACaution) {
 
 TEST(VerdictTest, ModelsThatCannotBeDistinguishedShareTheFirstPlace) {
   const Comparison comparison = CompareModels(Draw({2, 0, 0, 1}, 8, 0.05, 1));
-  const Verdict verdict = Judge(comparison);
+  const Verdict verdict = RankModels(comparison);
   EXPECT_THAT(verdict.best, testing::UnorderedElementsAre(1, 2));
   EXPECT_THAT(verdict.worse, ElementsAre(3, 0));
   EXPECT_THAT(verdict.unclear, IsEmpty());
@@ -134,7 +134,7 @@ TEST(VerdictTest, AModelWithoutAnyValueTakesNoPart) {
 TEST(ComparisonSimulationTest, StudiesWithoutADifferenceRarelyClaimOne) {
   int claims = 0;
   for (uint64_t study = 1; study <= 1000; ++study) {
-    const Verdict verdict = Judge(CompareModels(Draw({0, 0, 0, 0}, 6, 0.3, study)));
+    const Verdict verdict = RankModels(CompareModels(Draw({0, 0, 0, 0}, 6, 0.3, study)));
     claims += verdict.best.size() < 4 ? 1 : 0;
   }
   EXPECT_LE(claims, 71);

@@ -104,7 +104,7 @@ MuonFns MuonFunctions() { return HWY_DYNAMIC_DISPATCH(SelectMuon)(); }
 
 // Calls body(begin, length) for stretches of [0, n), whose fixed size is worth waking a thread.
 template <class Body>
-void OverStretches(int64_t n, int threads, const Body& body) {
+void ForEachChunk(int64_t n, int threads, const Body& body) {
   constexpr int64_t kStretch = 32768;
   ParallelFor(CeilDiv(n, kStretch), threads, [&](int64_t task) {
     const int64_t begin = task * kStretch;
@@ -117,20 +117,20 @@ void OverStretches(int64_t n, int threads, const Body& body) {
 void UpdateMomentum(const MuonMomentum& momentum, const float* grad, int64_t n, int threads,
                     float* m, float* direction) {
   const MuonFns fns = MuonFunctions();
-  OverStretches(n, threads, [&](int64_t at, int64_t length) {
+  ForEachChunk(n, threads, [&](int64_t at, int64_t length) {
     fns.momentum(momentum, grad + at, length, m + at, direction + at);
   });
 }
 
 void Scale(float factor, int64_t n, int threads, float* x) {
   const MuonFns fns = MuonFunctions();
-  OverStretches(n, threads, [&](int64_t at, int64_t length) { fns.scale(factor, length, x + at); });
+  ForEachChunk(n, threads, [&](int64_t at, int64_t length) { fns.scale(factor, length, x + at); });
 }
 
 void StepAlong(const float* direction, float decay, float step_size, int64_t n, int threads,
                float* p) {
   const MuonFns fns = MuonFunctions();
-  OverStretches(n, threads, [&](int64_t at, int64_t length) {
+  ForEachChunk(n, threads, [&](int64_t at, int64_t length) {
     fns.step(direction + at, decay, step_size, length, p + at);
   });
 }
@@ -138,7 +138,7 @@ void StepAlong(const float* direction, float decay, float step_size, int64_t n, 
 void StepAlong(const float* direction, float decay, float step_size, int64_t n, int threads,
                const SplitF32& p) {
   const MuonFns fns = MuonFunctions();
-  OverStretches(n, threads, [&](int64_t at, int64_t length) {
+  ForEachChunk(n, threads, [&](int64_t at, int64_t length) {
     fns.step_split(direction + at, decay, step_size, length, p + at);
   });
 }
