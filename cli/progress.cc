@@ -100,7 +100,7 @@ void TrainProgress::Show(Clock::time_point now) {
 std::string TrainProgress::Line() const {
   std::string line = absl::StrFormat("step %d/%d  loss %.4f  lr %.2e  norm %.2f  %s tok/s",
                                      last_.step, max_steps_, loss_.value(), last_.learning_rate,
-                                     last_.grad_norm, Rate(tokens_.value() / seconds_.value()));
+                                     last_.gradient_norm, Rate(tokens_.value() / seconds_.value()));
   const int64_t left = last_step_ - last_.step;
   if (left > 0) {
     absl::StrAppend(&line, "  ETA ", Duration(wall_.value() * static_cast<double>(left)));

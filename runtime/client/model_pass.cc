@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
 #include "runtime/formats/safetensors.h"
 
 namespace plumb {

@@ -48,7 +48,7 @@ foreach(half before after)
   endforeach()
 endforeach()
 
-include("${CMAKE_CURRENT_LIST_DIR}/../../../cmake/AsLiterals.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")
 as_literals("${before}" before)
 as_literals("${after}" after)
 file(WRITE "${OUTPUT}" "// Made from runtime/report.

@@ -76,7 +76,7 @@ bool Stops(const plumb_run_training& training, const TrainRun& run, const StepRe
   step.max_steps = run.info().max_steps;
   step.loss = report.loss;
   step.learning_rate = report.learning_rate;
-  step.grad_norm = report.grad_norm;
+  step.grad_norm = report.gradient_norm;
   step.tokens = report.tokens;
   step.seconds = report.seconds;
   step.val_loss = report.val_loss.value_or(std::numeric_limits<double>::quiet_NaN());

@@ -74,8 +74,8 @@ absl::StatusOr<StepMetrics> ParseLine(absl::string_view line) {
   StepMetrics metrics;
   PLUMB_ASSIGN_OR_RETURN(metrics.step, Integer(*object, "step"));
   PLUMB_ASSIGN_OR_RETURN(metrics.loss, Number(*object, "loss"));
-  PLUMB_ASSIGN_OR_RETURN(metrics.lr, Number(*object, "lr"));
-  PLUMB_ASSIGN_OR_RETURN(metrics.grad_norm, Number(*object, "grad_norm"));
+  PLUMB_ASSIGN_OR_RETURN(metrics.learning_rate, Number(*object, "lr"));
+  PLUMB_ASSIGN_OR_RETURN(metrics.gradient_norm, Number(*object, "grad_norm"));
   PLUMB_ASSIGN_OR_RETURN(metrics.tokens, Integer(*object, "tokens"));
   PLUMB_ASSIGN_OR_RETURN(metrics.seconds, Number(*object, "seconds"));
   if (FindMember(*object, "val_loss") != nullptr) {
@@ -95,8 +95,8 @@ absl::Status MetricsWriter::Append(const StepMetrics& metrics) {
   MetricsLine line;
   line.Add("step", metrics.step);
   line.Add("loss", metrics.loss);
-  line.Add("lr", metrics.lr);
-  line.Add("grad_norm", metrics.grad_norm);
+  line.Add("lr", metrics.learning_rate);
+  line.Add("grad_norm", metrics.gradient_norm);
   line.Add("tokens", metrics.tokens);
   line.Add("seconds", metrics.seconds);
   if (metrics.val_loss) line.Add("val_loss", *metrics.val_loss);

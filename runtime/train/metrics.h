@@ -9,25 +9,26 @@
 #define PLUMB_RUNTIME_TRAIN_METRICS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/optional.h"
 #include "runtime/formats/json_lines.h"
 
 namespace plumb {
 
+// Figures of a step: a line of metrics.jsonl.
 struct StepMetrics {
-  int64_t step = 0;
-  double loss = 0;  // mean over the step's targets, in nats
-  double lr = 0;
-  double grad_norm = 0;  // global, before clipping
-  int64_t tokens = 0;    // number of targets in the step
-  double seconds = 0;    // duration of the step
-  absl::optional<double> val_loss;
+  int64_t step = 0;          // from 1
+  double loss = 0;           // mean over the step's targets, in nats
+  double learning_rate = 0;  // "lr" in the file
+  double gradient_norm = 0;  // global, before clipping; "grad_norm" in the file
+  int64_t tokens = 0;        // number of targets in the step
+  double seconds = 0;        // duration of the step itself
+  std::optional<double> val_loss;
 };
 
 // Appends to a metrics file. Owns the open file. Move-only; thread-compatible. Append does not

@@ -354,7 +354,7 @@ absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
-  report.grad_norm = result.gradient_norm;
+  report.gradient_norm = result.gradient_norm;
   report.tokens = result.tokens;
   PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
   PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
@@ -362,15 +362,7 @@ absl::StatusOr<StepReport> TrainRun::Impl::Step() {
     PLUMB_ASSIGN_OR_RETURN(report.val_loss, ValidationLoss(fields().eval_batches()));
   }
   if (metrics == nullptr) return report;
-  StepMetrics line;
-  line.step = report.step;
-  line.loss = report.loss;
-  line.lr = report.learning_rate;
-  line.grad_norm = report.grad_norm;
-  line.tokens = report.tokens;
-  line.seconds = report.seconds;
-  if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
-  PLUMB_RETURN_IF_ERROR(metrics->Append(line));
+  PLUMB_RETURN_IF_ERROR(metrics->Append(report));
   const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - looked_at).count() > kLookInterval) {
     looked_at = now;

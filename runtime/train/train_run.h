@@ -27,6 +27,7 @@
 #include "runtime/client/profile.h"
 #include "runtime/client/recipe.h"
 #include "runtime/ranks/launch.h"
+#include "runtime/train/metrics.h"
 
 namespace plumb {
 
@@ -114,12 +115,7 @@ struct IncidentCounts {
   int64_t spikes = 0, skips = 0;
 };
 
-struct StepReport {
-  int64_t step = 0;  // from 1
-  double loss = 0, learning_rate = 0, grad_norm = 0;
-  int64_t tokens = 0;
-  double seconds = 0;  // duration of the step itself
-  std::optional<double> val_loss;
+struct StepReport : StepMetrics {
   const ProbeFigures* probe = nullptr;   // valid until the next one; null: not probed
   std::string checkpoint;                // path of the checkpoint written after this step, or ""
   std::vector<TrainIncident> incidents;  // since the previous step

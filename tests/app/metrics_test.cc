@@ -22,8 +22,8 @@ StepMetrics Metrics(int64_t step) {
   StepMetrics metrics;
   metrics.step = step;
   metrics.loss = 3.25;
-  metrics.lr = 0.01 * (1 - static_cast<double>(step) / 1000);
-  metrics.grad_norm = 1.0 / 3;
+  metrics.learning_rate = 0.01 * (1 - static_cast<double>(step) / 1000);
+  metrics.gradient_norm = 1.0 / 3;
   metrics.tokens = 7;
   metrics.seconds = 1e-9;
   return metrics;
@@ -50,7 +50,7 @@ TEST_F(MetricsTest, LinesArePinned) {
   ASSERT_TRUE(writer->Append(Metrics(0)).ok());
   StepMetrics metrics = Metrics(1);
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
-  metrics.grad_norm = std::numeric_limits<double>::infinity();
+  metrics.gradient_norm = std::numeric_limits<double>::infinity();
   metrics.val_loss = 2.5;
   MetricsWriter moved = std::move(*writer);
   ASSERT_TRUE(moved.Append(metrics).ok());

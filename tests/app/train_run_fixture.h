@@ -42,8 +42,8 @@ class TrainRunTest : public ::testing::Test {
       return lines;
     }
     for (const StepMetrics& line : *metrics) {
-      lines.push_back(absl::StrCat(line.step, " ", line.loss, " ", line.lr, " ", line.grad_norm,
-                                   " ", line.tokens));
+      lines.push_back(absl::StrCat(line.step, " ", line.loss, " ", line.learning_rate, " ",
+                                   line.gradient_norm, " ", line.tokens));
     }
     return lines;
   }
