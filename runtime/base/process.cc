@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/file.h"
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -22,9 +21,8 @@
 namespace plumb {
 
 std::string ProcessorName() {
-  const absl::StatusOr<std::string> text = ReadFile("/proc/cpuinfo");
-  if (!text.ok()) return "";
-  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+  const std::string text = ReadSystemFile("/proc/cpuinfo");
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::StartsWith(line, "model name")) continue;
     const size_t colon = line.find(':');
     if (colon == absl::string_view::npos) continue;
@@ -41,12 +39,10 @@ std::string LibcVersion() {
 
 std::string HugePages() {
   // The file contains, for example, "always [madvise] never".
-  const absl::StatusOr<std::string> text =
-      ReadFile("/sys/kernel/mm/transparent_hugepage/enabled", 1 << 12);
-  if (!text.ok()) return "";
-  const size_t begin = text->find('['), end = text->find(']');
+  const std::string text = ReadSystemFile("/sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t begin = text.find('['), end = text.find(']');
   if (begin == std::string::npos || end == std::string::npos || end < begin) return "";
-  return text->substr(begin + 1, end - begin - 1);
+  return text.substr(begin + 1, end - begin - 1);
 }
 
 std::string CurrentDirectory() {
