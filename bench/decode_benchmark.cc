@@ -19,7 +19,6 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/check.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/capi/runtime_impl.h"
 #include "runtime/compile/node_cost.h"
 #include "runtime/kernels/gemv/read_speed.h"
 #include "runtime/onednn/gemm_speed.h"

@@ -17,7 +17,6 @@
 #include "runtime/base/check.h"
 #include "runtime/capi/host_batch_source.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/capi/runtime_impl.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"

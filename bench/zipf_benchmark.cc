@@ -25,7 +25,6 @@
 #include "absl/strings/numbers.h"
 #include "runtime/base/rng.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/capi/runtime_impl.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"
 
