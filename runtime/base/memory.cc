@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/base/file.h"
 #include "runtime/base/process.h"
 
 namespace plumb {
@@ -20,14 +19,14 @@ namespace {
 
 // Returns the number in a file of one number; -1 for "max" or if there is none.
 int64_t NumberIn(const std::string& path) {
-  const std::vector<std::string> words = ShortFileWords(path);
+  const std::vector<std::string> words = ReadSystemWords(path);
   int64_t n;
   return words.size() == 1 && absl::SimpleAtoi(words[0], &n) && n >= 0 ? n : -1;
 }
 
 // Returns the value after `name` in /proc/meminfo or /proc/self/status, in bytes; -1 if missing.
 int64_t ReadKilobytes(const std::string& path, absl::string_view name) {
-  const std::vector<std::string> words = ShortFileWords(path);
+  const std::vector<std::string> words = ReadSystemWords(path);
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     int64_t kilobytes;
     if (words[i] == name && absl::SimpleAtoi(words[i + 1], &kilobytes)) return kilobytes * 1024;
@@ -80,12 +79,9 @@ MemoryLimit ProcessMemoryLimit() {
   limit.by = "this machine's memory";
   const int64_t free = ReadKilobytes("/proc/meminfo", "MemAvailable:");
   limit.available = free >= 0 ? free : limit.bytes;
-  if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
-      membership.ok()) {
-    int64_t left;
-    const int64_t max = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
-    if (max >= 0) Lower(max, left, "the limit of its control group", &limit);
-  }
+  int64_t left;
+  const int64_t max = CgroupMemory(ReadSystemFile("/proc/self/cgroup"), "/sys/fs/cgroup", &left);
+  if (max >= 0) Lower(max, left, "the limit of its control group", &limit);
   LowerToResource(RLIMIT_AS, "VmSize:", "ulimit -v", &limit);
   LowerToResource(RLIMIT_DATA, "VmData:", "ulimit -d", &limit);
   return limit;

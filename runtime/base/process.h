@@ -22,8 +22,10 @@ void ForEachCgroup(absl::string_view membership, const std::string& mount,
                    absl::string_view controller,
                    absl::FunctionRef<void(const std::string& directory, bool v2)> visit);
 
-// Returns the words of a short file; empty if it cannot be read.
-std::vector<std::string> ShortFileWords(const std::string& path);
+// Returns the text of a file in which the system states facts, such as /proc/meminfo, or its words;
+// empty if it cannot be read.
+std::string ReadSystemFile(const std::string& path);
+std::vector<std::string> ReadSystemWords(const std::string& path);
 
 // Numbers of processors by source; 0 if a source states none.
 struct ProcessorCounts {

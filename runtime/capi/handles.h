@@ -14,13 +14,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "plumb.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/host.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/error.h"
-#include "runtime/capi/machine_speed.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/capi/runtime_impl.h"
+#include "runtime/onednn/gemm_speed.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
@@ -110,6 +110,20 @@ int64_t CacheBytes(const ResolvedModel& model);
 // Fails with kResourceExhausted if `bytes` exceed the available memory; allocates nothing. `what`:
 // "the KV caches".
 absl::Status CheckMemoryBudget(absl::string_view what, double bytes);
+
+// Measures the peak speed of the machine, the yardstick for passes of models, and owns the memory
+// for that. Thread-compatible.
+class MachineSpeed {
+ public:
+  // Measures floating-point operations or bytes per second. `what`: PLUMB_SPEED_READ and so on.
+  absl::StatusOr<double> Measure(int32_t what, int threads);
+
+ private:
+  absl::StatusOr<double> MeasureRead(int threads);
+
+  GemmSpeed gemm_;
+  AlignedBuffer memory_;
+};
 
 // Marks a handle as busy during a call that invokes callbacks. `*busy` is a member of the handle.
 class InCall {

@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/capi/runtime_impl.h"
+#include "runtime/capi/runtime_core.h"
 #include "runtime/capi/trainer_file.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/session/probe.h"

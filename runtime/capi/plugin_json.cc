@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/capi/runtime_impl.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/norm_example.h"
 

@@ -11,7 +11,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/build_tree.h"
-#include "runtime/capi/runtime_impl.h"
 #include "runtime/onednn/library.h"
 #include "runtime/ops/ops.h"
 

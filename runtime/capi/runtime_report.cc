@@ -10,7 +10,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/process.h"
-#include "runtime/capi/runtime_impl.h"
+#include "runtime/capi/runtime_core.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/library.h"
 

@@ -94,6 +94,14 @@ Graph GraphEdit::Finish() && {
   return edited;
 }
 
+Graph KeepNodes(Graph graph, const std::vector<bool>& keep) {
+  GraphEdit edit(std::move(graph));
+  for (size_t i = 0; i < keep.size(); ++i) {
+    if (!keep[i]) edit.Drop(i);
+  }
+  return std::move(edit).Finish();
+}
+
 bool IsPlainSum(const Node& node) {
   if (node.op->name != "combine" || node.attrs.GetDouble("constant", 0) != 0) return false;
   const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");

@@ -54,6 +54,10 @@ class GraphEdit {
   absl::flat_hash_set<std::string> names_;     // filled by the first NewValue
 };
 
+// Returns `graph` with only the nodes for which `keep` is true and the values that they define;
+// leaves are kept. Requires: no kept node and no output reads a value of a dropped node.
+Graph KeepNodes(Graph graph, const std::vector<bool>& keep);
+
 // Returns true for a combine with coefficients 1 and no constant.
 bool IsPlainSum(const Node& node);
 

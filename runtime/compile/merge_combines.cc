@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 
 namespace plumb {

@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/rewrite.h"
 
-#include <utility>
-
-#include "runtime/compile/graph_edit.h"
-
 namespace plumb {
-
-Graph KeepNodes(Graph graph, const std::vector<bool>& keep) {
-  GraphEdit edit(std::move(graph));
-  for (size_t i = 0; i < keep.size(); ++i) {
-    if (!keep[i]) edit.Drop(i);
-  }
-  return std::move(edit).Finish();
-}
 
 std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids) {
   std::vector<const TensorType*> types;

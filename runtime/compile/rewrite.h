@@ -12,10 +12,6 @@
 
 namespace plumb {
 
-// Returns `graph` with only the nodes for which `keep` is true and the values that they define;
-// leaves are kept. Requires: no kept node and no output reads a value of a dropped node.
-Graph KeepNodes(Graph graph, const std::vector<bool>& keep);
-
 // Returns the types of values, null for kNoValue.
 std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids);
 

@@ -12,16 +12,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/graph/attrs.h"
+#include "runtime/graph/op.h"
 
 namespace plumb {
-
-struct OpDef;
-
-using ValueId = int32_t;
-inline constexpr ValueId kNoValue = -1;  // an optional input or output that is absent
 
 // Converts the number of a value, a node or an operand to an index of a vector.
 constexpr size_t Index(int32_t id) { return static_cast<size_t>(id); }
@@ -80,6 +77,9 @@ struct Graph {
 std::string ToString(const Graph& graph);
 // Prints the line of one node.
 std::string ToString(const Graph& graph, const Node& node);
+
+// Checks the number of `node`'s inputs, then runs its op's shape rule on their types.
+absl::StatusOr<std::vector<TensorType>> InferTypes(const Graph& graph, const Node& node);
 
 // Checks all invariants above and re-runs every op's shape rule. An error is a bug in the pass that
 // made the graph; it contains the node.

@@ -21,11 +21,14 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/graph/attrs.h"
-#include "runtime/graph/graph.h"
 
 namespace plumb {
 
 class GraphBuilder;
+struct Node;
+
+using ValueId = int32_t;                 // number of a value in its graph
+inline constexpr ValueId kNoValue = -1;  // an optional input or output that is absent
 
 // Types of a node's operands, for shape rules and kernel factories; null for an absent optional
 // input.
@@ -139,9 +142,6 @@ class OpRegistry {
  private:
   std::map<std::string, std::unique_ptr<OpDef>, std::less<>> ops_;
 };
-
-// Checks the number of `node`'s inputs, then runs its op's shape rule on their types.
-absl::StatusOr<std::vector<TensorType>> InferTypes(const Graph& graph, const Node& node);
 
 }  // namespace plumb
 

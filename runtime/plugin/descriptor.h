@@ -4,8 +4,11 @@
 #ifndef PLUMB_RUNTIME_PLUGIN_DESCRIPTOR_H_
 #define PLUMB_RUNTIME_PLUGIN_DESCRIPTOR_H_
 
+#include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,9 +18,45 @@
 #include "plumb/ext/instance.h"
 #include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
-#include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
+
+// Value that a user wrote: a number, boolean or string. CheckAttrs converts it to the attribute's
+// type if possible; an integer attribute then has an int64_t.
+using NormAttrValue = std::variant<double, bool, std::string, int64_t>;
+using NormAttrs = std::map<std::string, NormAttrValue>;
+
+enum class NormAttrType { kDouble, kInt, kBool, kEnum, kString };
+
+struct NormAttrSpec {
+  std::string name;
+  std::string doc;
+  NormAttrType type = NormAttrType::kDouble;
+  bool required = false;
+  double min = 0, max = 0;  // inclusive; NaN: unbounded
+  NormAttrValue default_value;
+  std::vector<std::string> choices;  // kEnum
+
+  std::string TypeName() const;  // "number", "integer", "bool", "one of a, b", "text"
+};
+
+// A trainable tensor of an instance, or a buffer of a cross-row norm (running statistics), which is
+// stored in checkpoints and has no gradient.
+struct NormParam {
+  std::string name;  // "weight"
+  std::string doc;
+  std::vector<int64_t> dims;
+  enum class Init { kZeros, kOnes, kConstant, kNormal, kUniform, kFill } init = Init::kOnes;
+  double init_a = 0, init_b = 0;  // constant: a; normal: mean a, deviation b; uniform: [a, b)
+  bool weight_decay = false;
+  double lr_scale = 1;
+  // Number that the norm adds to the stored values: 1 if the gain is 1 + weight.
+  double offset = 0;
+  // Writes the values for kFill; called by NormInstance::Fill.
+  plumb_status (*fill)(const plumb_norm_instance*, const plumb_fill_call*) = nullptr;
+
+  std::string InitToString() const;  // "ones", "normal(0, 0.02)", "fill"
+};
 
 // Limits on a plugin's answers; larger ones are refused.
 inline constexpr size_t kMaxNormIdLength = 63;

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
-#include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/elf_note.h"
 #include "runtime/plugin/guarded_call.h"
 

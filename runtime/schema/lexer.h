@@ -8,9 +8,15 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/schema/reader.h"
 
 namespace plumb::textproto {
+
+// Location in a text, counted from 1. A column is a byte; a tab continues to the next multiple
+// of 8. 0: not in the text.
+struct Location {
+  int line = 0;
+  int column = 0;
+};
 
 enum class TokenKind {
   kEnd,

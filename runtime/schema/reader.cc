@@ -15,7 +15,6 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/utf8.h"
 #include "runtime/schema/field_names.h"
-#include "runtime/schema/lexer.h"
 
 namespace plumb::textproto {
 

@@ -11,17 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/schema/lexer.h"
 #include "runtime/schema/message.h"
 #include "runtime/schema/schema.h"
 
 namespace plumb::textproto {
-
-// Location in a text, counted from 1. A column is a byte; a tab continues to the next multiple
-// of 8. 0: not in the text.
-struct Location {
-  int line = 0;
-  int column = 0;
-};
 
 // Locations of the fields of a message in the text that it was read from. A value.
 class Locations {

@@ -12,7 +12,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
-#include "runtime/capi/runtime_impl.h"
+#include "runtime/capi/runtime_core.h"
 #include "runtime/client/model.h"
 #include "runtime/spec/model_spec.h"
 

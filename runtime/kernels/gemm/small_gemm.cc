@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "runtime/base/divide.h"
 #include "runtime/kernels/gemm/tiles-inl.h"
+#include "runtime/kernels/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -90,8 +91,6 @@ SmallGemmFn Select(bool transpose_a, bool transpose_b) {
   return transpose_b ? &SmallGemm<false, true> : &SmallGemm<false, false>;
 }
 
-TransposeFn SelectPackTransposed() { return &PackTransposed; }
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
@@ -101,13 +100,10 @@ HWY_AFTER_NAMESPACE();
 namespace plumb {
 
 HWY_EXPORT(Select);
-HWY_EXPORT(SelectPackTransposed);
 
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b) {
   return HWY_DYNAMIC_DISPATCH(Select)(transpose_a, transpose_b);
 }
-
-TransposeFn SelectTranspose() { return HWY_DYNAMIC_DISPATCH(SelectPackTransposed)(); }
 
 }  // namespace plumb
 #endif  // HWY_ONCE

@@ -22,12 +22,6 @@ using SmallGemmFn = void (*)(const GemmArgs& args, const float* bias, float* scr
 // Returns the function for this processor.
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b);
 
-// Transposes to[p * width + j] = b[j * ldb + p] for j < n, p < k. `width` is n rounded up to whole
-// vectors; the columns beyond n are copies of the last one.
-using TransposeFn = void (*)(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
-                             float* to);
-TransposeFn SelectTranspose();
-
 // KC block: longer sums are accumulated in parts of at most this many terms.
 inline constexpr int64_t kMaxSmallGemmTerms = 512;
 inline int64_t SmallGemmScratch(int64_t k) {

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "runtime/kernels/simd/bf16-inl.h"
 #include "runtime/kernels/simd/fold-inl.h"
+#include "runtime/kernels/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -195,6 +196,8 @@ void Multiply(const GemvArgs& g, int64_t begin, int64_t end) {
   if (end == stride) MultiplyColumns<T>(g, kGemvStreams * stride, rest, 1);
 }
 
+TransposeFn SelectPackTransposed() { return &PackTransposed; }
+
 GemvFn Select(DType weights, [[maybe_unused]] bool pairs) {
 #if HWY_TARGET == HWY_AVX3
   if (pairs) return &Multiply<PairTerms>;
@@ -220,6 +223,7 @@ HWY_AFTER_NAMESPACE();
 namespace plumb {
 
 HWY_EXPORT(Select);
+HWY_EXPORT(SelectPackTransposed);
 HWY_EXPORT(Widen);
 
 GemvFn SelectGemv(DType weights, bool pairs) {
@@ -229,6 +233,8 @@ GemvFn SelectGemv(DType weights, bool pairs) {
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);
 }
+
+TransposeFn SelectTranspose() { return HWY_DYNAMIC_DISPATCH(SelectPackTransposed)(); }
 
 Gemv::Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out, bool may_pack)
     : m_(m), n_(n), k_(k), out_(out) {

@@ -53,6 +53,12 @@ GemvFn AmxBf16Gemv();
 int64_t PackedAmxBytes(int64_t m, int64_t k);
 void PackAmxRows(const uint16_t* x, int64_t m, int64_t k, int threads, void* to);
 
+// Transposes to[p * width + j] = b[j * ldb + p] for j < n, p < k. `width` is n rounded up to whole
+// vectors; the columns beyond n are copies of the last one.
+using TransposeFn = void (*)(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
+                             float* to);
+TransposeFn SelectTranspose();
+
 // Widens to[i] = x[i].
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
 

@@ -8,10 +8,8 @@
 
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
-#include "runtime/kernels/gemm/small_gemm.h"
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
-#include "runtime/kernels/gemv/gemv_int8_blocks.h"
 
 #if defined(__x86_64__)
 #if !defined(__clang__)

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "runtime/kernels/gemv/gemv_int8_blocks.h"
 #include "runtime/kernels/gemv/gemv_job.h"
 #include "runtime/kernels/simd/cpu_features.h"
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/process.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/file.h"
-#include "runtime/base/process.h"
 
 namespace plumb {
 
@@ -44,11 +44,11 @@ int CgroupProcessors(absl::string_view membership, const std::string& mount) {
   int processors = 0;
   ForEachCgroup(membership, mount, "cpu", [&](const std::string& group, bool v2) {
     if (v2) {
-      const std::vector<std::string> max = ShortFileWords(absl::StrCat(group, "/cpu.max"));
+      const std::vector<std::string> max = ReadSystemWords(absl::StrCat(group, "/cpu.max"));
       if (max.size() == 2) AddQuota(max[0], max[1], &processors);
     } else {
-      const std::vector<std::string> quota = ShortFileWords(group + "/cpu.cfs_quota_us");
-      const std::vector<std::string> period = ShortFileWords(group + "/cpu.cfs_period_us");
+      const std::vector<std::string> quota = ReadSystemWords(group + "/cpu.cfs_quota_us");
+      const std::vector<std::string> period = ReadSystemWords(group + "/cpu.cfs_period_us");
       if (quota.size() == 1 && period.size() == 1) AddQuota(quota[0], period[0], &processors);
     }
   });
@@ -61,10 +61,7 @@ ProcessorCounts CountProcessors() {
   cpu_set_t set;
   // Fails on machines with more than 1024 processors; then `machine` is used.
   if (sched_getaffinity(0, sizeof(set), &set) == 0) counts.affinity = CPU_COUNT(&set);
-  if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
-      membership.ok()) {
-    counts.quota = CgroupProcessors(*membership, "/sys/fs/cgroup");
-  }
+  counts.quota = CgroupProcessors(ReadSystemFile("/proc/self/cgroup"), "/sys/fs/cgroup");
   return counts;
 }
 
@@ -98,10 +95,18 @@ void ForEachCgroup(absl::string_view membership, const std::string& mount,
   }
 }
 
-std::vector<std::string> ShortFileWords(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, 1 << 16);
-  if (!text.ok()) return {};
-  return absl::StrSplit(*text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
+std::string ReadSystemFile(const std::string& path) {
+  std::string text;
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return text;
+  char buffer[1 << 12];
+  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), file)) text.append(buffer, n);
+  std::fclose(file);
+  return text;
+}
+
+std::vector<std::string> ReadSystemWords(const std::string& path) {
+  return absl::StrSplit(ReadSystemFile(path), absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
 }
 
 }  // namespace plumb
