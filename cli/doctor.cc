@@ -2,7 +2,6 @@
 // plumb doctor: shows the machine and libraries that plumb runs on, the plugins that it found or
 // rejected, and problems that would make it fail or run slowly.
 
-#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,7 +10,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -188,7 +186,7 @@ void AddFound(const Json& report, Rows* rows) {
   }
 }
 
-// Adds a row for each rank and each link, under mpirun.
+// Adds rows for each rank, under mpirun.
 void AddRankRows(const Json& report, Rows* rows) {
   if (!report.contains("ranks")) return;
   for (const Json& rank : report["ranks"]) {
@@ -198,13 +196,6 @@ void AddRankRows(const Json& report, Rows* rows) {
                            " on processors ", Text(rank["processors"])));
     rows->Add("ranks",
               absl::StrCat("  ", Text(rank["processor"]), ", kernels ", Text(rank["kernels"])));
-  }
-  for (const Json& link : report["links"]) {
-    rows->Add("links",
-              absl::StrCat(Text(link["ranks"][0]), " and ", Text(link["ranks"][1]), " (",
-                           Text(link["hosts"][0]), ", ", Text(link["hosts"][1]),
-                           "): ", absl::StrFormat("%.1f us, ", link["latency"].get<double>() * 1e6),
-                           Bytes(link["bandwidth"].get<int64_t>()), "/s"));
   }
 }
 
@@ -269,7 +260,6 @@ void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
 // Adds facts and problems of all ranks to rank 0's report. Collective.
 absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> ranks, launch->AllFacts(FactsOf(runtime)));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<RankLink> links, launch->MeasureAllLinks());
   Json& of_ranks = (*report)["ranks"] = Json::array();
   for (const RankFacts& each : ranks) {
     of_ranks.push_back({{"rank", each.rank},
@@ -280,13 +270,6 @@ absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report
                         {"gemm", each.matmul},
                         {"threads", each.threads},
                         {"processors", each.processors}});
-  }
-  Json& of_links = (*report)["links"] = Json::array();
-  for (const RankLink& each : links) {
-    of_links.push_back({{"ranks", {each.a, each.b}},
-                        {"hosts", {launch->hosts()[each.a], launch->hosts()[each.b]}},
-                        {"latency", each.latency_seconds},
-                        {"bandwidth", std::floor(each.bytes_per_second)}});
   }
   AddRankProblems(ranks, &(*report)["problems"]);
   return absl::OkStatus();
@@ -348,9 +331,7 @@ void AddDoctorCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(app, invocation);
   app->footer(
       "Exit code 1 if plumb cannot be used here, otherwise 0, even if something is slow.\n\n"
-      "Under mpirun: the report of rank 0, with the host, processors and threads of every rank, "
-      "and\n"
-      "the speed of the links between them.\n\n"
+      "Under mpirun: the report of rank 0, with the host, processors and threads of every rank.\n\n"
       "Example:\n"
       "  plumb doctor\n"
       "  plumb doctor --plugin ./my_norm.so\n"

@@ -80,7 +80,6 @@ enum RankTag : int {
   kTagStates,
   kTagCheckpoint,  // the hash of a file, passed from one of its writers to the next
   kTagStudy,       // assignments of a study's runs, and their results
-  kTagLinks,       // measurements of latency and bandwidth
   kTagCollective,  // collectives.h
 };
 

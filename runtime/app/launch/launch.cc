@@ -22,7 +22,6 @@
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/ranks/host_communicator.h"
-#include "runtime/ranks/links.h"
 #include "runtime/ranks/mpi_library.h"
 #include "runtime/ranks/stall_watch.h"
 
@@ -242,15 +241,6 @@ int Launch::default_threads() const { return impl_->default_threads(); }
 Communicator* Launch::ranks() { return impl_->ranks(); }
 const plumb_communicator* Launch::communicator() const {
   return size() == 1 ? nullptr : impl_->communicator();
-}
-
-absl::StatusOr<std::vector<RankLink>> Launch::MeasureAllLinks() {
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<LinkSpeed> speeds, MeasureLinks(ranks(), hosts()));
-  std::vector<RankLink> links;
-  for (const LinkSpeed& each : speeds) {
-    links.push_back({each.a, each.b, each.latency_seconds, each.bytes_per_second});
-  }
-  return links;
 }
 
 absl::StatusOr<bool> Launch::Any(bool mine) {

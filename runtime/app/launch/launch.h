@@ -46,11 +46,6 @@ struct RankFacts {
   int64_t threads = 0;     // threads per call
   std::string processors;  // CPU affinity: "0-3,8"
 };
-// Link between two ranks, see ranks/links.h.
-struct RankLink {
-  int a = 0, b = 0;
-  double latency_seconds = 0, bytes_per_second = 0;
-};
 
 // Returns the facts of this process. Loads oneDNN.
 RankFacts FactsOf(const HostRuntime& runtime);
@@ -90,9 +85,6 @@ class Launch {
 
   // Gathers the facts of all ranks, ordered by rank, on every rank. Collective.
   absl::StatusOr<std::vector<RankFacts>> AllFacts(const RankFacts& mine);
-  // Measures latency and bandwidth of one pair of ranks on each host, and between hosts.
-  // Collective. Requires: the ranks are otherwise idle.
-  absl::StatusOr<std::vector<RankLink>> MeasureAllLinks();
   // Returns true if `mine` is true on any rank, for example after a signal. Collective.
   absl::StatusOr<bool> Any(bool mine);
 
