@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/completion.h"
+// Completion in shells: the candidates for the last word of a command line, from the command tree,
+// the schema, and the norms, placements and families that are installed. The scripts in
+// cli/completion call `plumb __complete`.
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/doc_pages.h"
@@ -78,6 +83,11 @@ void Read(const std::string& word, CommandLine* line) {
     line->positional.push_back(word);
   }
 }
+
+struct Completions {
+  Takes takes = Takes::kText;  // the shell itself completes files and directories
+  std::vector<std::pair<std::string, std::string>> words;  // word and description
+};
 
 class Collector {
  public:
@@ -178,43 +188,9 @@ void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words,
   if (line.positional.empty()) found->AddCommands(line.app);
 }
 
-absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& words,
-                           const Invocation& invocation) {
-  const Completions found = Complete(program, words, invocation);
-  std::string text;
-  switch (found.takes) {
-    case Takes::kFile:
-    case Takes::kFamily:
-      text = "files\n";
-      break;
-    case Takes::kModelFile:
-      text = "models\n";
-      break;
-    case Takes::kDirectory:
-      text = "directories\n";
-      break;
-    case Takes::kText:
-    case Takes::kCommand:
-    case Takes::kSetting:
-    case Takes::kNorm:
-    case Takes::kPage:
-      text = "words\n";
-      break;
-  }
-  for (const auto& [word, about] : found.words) absl::StrAppend(&text, word, "\t", about, "\n");
-  return ExitOk(PrintResult(text));
-}
-
-absl::StatusOr<int> PrintScript(const std::string& shell) {
-  for (const EmbeddedFile& file : CompletionScripts()) {
-    if (file.name != "plumb." + shell) continue;
-    return ExitOk(PrintResult(file.content));
-  }
-  return absl::InternalError(absl::StrCat("no script for ", shell));
-}
-
-}  // namespace
-
+// Returns the candidates for the last of `words`, which may be "" or incomplete. An option with its
+// value in one word counts as three words, as in bash: "--dtype", "=", "bf". So may a setting:
+// "--set", "train.dtype", "=", "B"; shells that do not split at "=" pass "train.dtype=B".
 Completions Complete(CLI::App* program, const std::vector<std::string>& words,
                      const Invocation& invocation) {
   CommandLine line{program};
@@ -256,6 +232,43 @@ Completions Complete(CLI::App* program, const std::vector<std::string>& words,
   options.AddOptions(line);
   return options.Take();
 }
+
+absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& words,
+                           const Invocation& invocation) {
+  const Completions found = Complete(program, words, invocation);
+  std::string text;
+  switch (found.takes) {
+    case Takes::kFile:
+    case Takes::kFamily:
+      text = "files\n";
+      break;
+    case Takes::kModelFile:
+      text = "models\n";
+      break;
+    case Takes::kDirectory:
+      text = "directories\n";
+      break;
+    case Takes::kText:
+    case Takes::kCommand:
+    case Takes::kSetting:
+    case Takes::kNorm:
+    case Takes::kPage:
+      text = "words\n";
+      break;
+  }
+  for (const auto& [word, about] : found.words) absl::StrAppend(&text, word, "\t", about, "\n");
+  return ExitOk(PrintResult(text));
+}
+
+absl::StatusOr<int> PrintScript(const std::string& shell) {
+  for (const EmbeddedFile& file : CompletionScripts()) {
+    if (file.name != "plumb." + shell) continue;
+    return ExitOk(PrintResult(file.content));
+  }
+  return absl::InternalError(absl::StrCat("no script for ", shell));
+}
+
+}  // namespace
 
 void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
   const auto shell = std::make_shared<std::string>();

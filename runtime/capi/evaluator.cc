@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/capi/probe_observer.h"
+#include "runtime/capi/measurements.h"
 #include "runtime/session/gradient_pass.h"
 
 struct plumb_evaluator {

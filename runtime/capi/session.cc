@@ -11,7 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/capi/profile_rows.h"
+#include "runtime/capi/measurements.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/sampler.h"
 

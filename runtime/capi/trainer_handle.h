@@ -11,7 +11,7 @@
 
 #include "runtime/capi/handles.h"
 #include "runtime/capi/host_batch_source.h"
-#include "runtime/capi/profile_rows.h"
+#include "runtime/capi/measurements.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/train_session.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
-#include "runtime/capi/probe_observer.h"
+#include "runtime/capi/measurements.h"
 #include "runtime/capi/trainer_handle.h"
 
 namespace plumb::capi {
