@@ -13,6 +13,7 @@
 #include "runtime/picture/bundle.h"
 #include "runtime/picture/labels.h"
 #include "runtime/picture/recorder.h"
+#include "runtime/spec/interpret.h"
 #include "runtime/spec/scalar.h"
 
 namespace plumb {

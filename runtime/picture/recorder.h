@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/picture/flow.h"
-#include "runtime/spec/interpret.h"
+#include "runtime/spec/formula_backend.h"
 
 namespace plumb {
 

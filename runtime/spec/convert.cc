@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/interpret.h"
+#include "runtime/spec/formula_backend.h"
 #include "runtime/spec/scalar.h"
 
 namespace plumb {

@@ -10,14 +10,14 @@
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/schema/located.h"
-#include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/scalar.h"
 
 namespace plumb {
 
-// Parsed file. Copies share the locations; a field that is set later keeps its old location.
-struct ModelSpec::Proto {
+// Parsed file of a ModelSpec. Copies share the locations; a field that is set later keeps its old
+// location.
+struct ModelProto {
   std::string file;
   v1::Model message;
   std::shared_ptr<const textproto::Locations> locations;

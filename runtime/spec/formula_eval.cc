@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {

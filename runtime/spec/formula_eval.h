@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/spec/interpret.h"
+#include "runtime/spec/formula_backend.h"
 #include "runtime/spec/quantity.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/settings.h"

@@ -10,7 +10,6 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/formula_eval.h"
-#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {
@@ -24,6 +23,24 @@ std::string Listed(const std::vector<std::string>& names) {
       names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMax)),
       ", ");
   return names.size() > kMax ? absl::StrCat(text, ", ...") : text;
+}
+
+// Returns the model's table of that name, or null.
+const TokenTable* FindTokenTable(const ResolvedModel& model, const std::string& name) {
+  const auto it = std::find_if(model.token_tables.begin(), model.token_tables.end(),
+                               [&name](const TokenTable& table) { return table.name == name; });
+  return it == model.token_tables.end() ? nullptr : &*it;
+}
+
+// Returns the read of a table. `layer` is in 1..n_layer if the table is per_layer, and otherwise
+// ignored.
+TokenEmbeddingSite ToSite(const TokenTable& table, int64_t layer) {
+  TokenEmbeddingSite site;
+  site.table = table.name;
+  site.name = absl::StrCat("embedding.", table.name);
+  if (table.per_layer) absl::StrAppend(&site.name, ".", layer - 1);
+  site.width = table.width;
+  return site;
 }
 
 }  // namespace
@@ -143,7 +160,7 @@ std::vector<std::string> FormulaEval::IndexedNames(const std::string& name) cons
 }
 
 Quantity FormulaEval::TableRows(const TokenTable& table, int64_t layer) {
-  const TokenEmbeddingSite site = plumb::SiteOf(table, layer);
+  const TokenEmbeddingSite site = ToSite(table, layer);
   return Quantity::Tensor(backend_->TokenEmbedding(site), site.width);
 }
 

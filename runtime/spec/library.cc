@@ -118,7 +118,7 @@ absl::Status NameTable::ReadImports(const Message& message, const Located& at,
   return absl::OkStatus();
 }
 
-absl::Status NameTable::AddModel(const ModelSpec::Proto& model) {
+absl::Status NameTable::AddModel(const ModelProto& model) {
   const Located at = model.located();
   PLUMB_RETURN_IF_ERROR(AddNames(model.message, at));
   std::vector<std::string> stack = {model.file};

@@ -28,7 +28,7 @@ class NameTable {
 
   // Adds the model's own names, then reads its imports. Errors: an unreadable file, a cycle of
   // imports, a name that one file defines twice.
-  absl::Status AddModel(const ModelSpec::Proto& model);
+  absl::Status AddModel(const ModelProto& model);
 
   // Returns the placement `name`, including everything it extends. `at` locates its use, for
   // errors.

@@ -16,7 +16,7 @@ absl::StatusOr<ModelSpec> ModelSpec::FromFile(const std::string& path) {
 }
 
 absl::StatusOr<ModelSpec> ModelSpec::FromText(absl::string_view text, const std::string& file) {
-  auto proto = std::make_shared<Proto>();
+  auto proto = std::make_shared<ModelProto>();
   proto->file = file;
   auto locations = std::make_shared<textproto::Locations>();
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &proto->message, locations.get()));
@@ -25,7 +25,7 @@ absl::StatusOr<ModelSpec> ModelSpec::FromText(absl::string_view text, const std:
 }
 
 absl::Status ModelSpec::Set(absl::string_view path, absl::string_view value) {
-  auto changed = std::make_shared<Proto>(*proto_);
+  auto changed = std::make_shared<ModelProto>(*proto_);
   PLUMB_RETURN_IF_ERROR(textproto::SetField(&changed->message, path, value));
   proto_ = std::move(changed);
   return absl::OkStatus();

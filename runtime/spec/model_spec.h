@@ -14,6 +14,8 @@
 
 namespace plumb {
 
+struct ModelProto;  // the message and its locations, see spec/convert.h
+
 class ModelSpec {
  public:
   // Reads a file in protobuf text format, schema plumb.v1.Model. Errors have locations: all unknown
@@ -29,12 +31,11 @@ class ModelSpec {
   const std::string& file() const;
   int64_t vocab_size() const;  // 0: not set
 
-  struct Proto;  // the message and its locations, see spec/convert.h
-  const Proto& proto() const { return *proto_; }
+  const ModelProto& proto() const { return *proto_; }
 
  private:
-  explicit ModelSpec(std::shared_ptr<const Proto> proto) : proto_(std::move(proto)) {}
-  std::shared_ptr<const Proto> proto_;
+  explicit ModelSpec(std::shared_ptr<const ModelProto> proto) : proto_(std::move(proto)) {}
+  std::shared_ptr<const ModelProto> proto_;
 };
 
 }  // namespace plumb

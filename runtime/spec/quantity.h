@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/spec/interpret.h"
+#include "runtime/spec/formula_backend.h"
 
 namespace plumb {
 

@@ -18,7 +18,6 @@
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/sublayer_numbers.h"
-#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {
@@ -603,7 +602,7 @@ class Resolver {
     return textproto::PrintText(whole);
   }
 
-  const ModelSpec::Proto* proto_;
+  const ModelProto* proto_;
   const v1::Model& message_;
   const Located at_;
   PluginRegistry* plugins_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainSpec: how a model is trained (schema plumb.v1.Train), with defaults filled in. A value.
+// TrainSpec: how a model is trained (schema plumb.v1.Train), with defaults filled in. A value;
+// model/update_plan.h applies its rules to a model.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 
@@ -11,8 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/tensor_type.h"
-#include "runtime/spec/train_rules.h"
+#include "runtime/spec/formula.h"
 
 namespace plumb {
 
@@ -22,6 +24,51 @@ enum class DataFormat { kText, kDocuments, kTokens, kJsonl };
 enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
 enum class Shard { kNone, kOptimizer, kGradients };
 enum class OnDivergence { kStop, kSkip };
+
+// Field of a rule that is an expression.
+enum class RuleField { kLearningRate, kWeightDecay, kBeta1, kBeta2, kEps, kClip };
+inline constexpr RuleField kRuleFields[] = {RuleField::kLearningRate, RuleField::kWeightDecay,
+                                            RuleField::kBeta1,        RuleField::kBeta2,
+                                            RuleField::kEps,          RuleField::kClip};
+inline constexpr size_t kNumRuleFields = 6;
+
+// Returns the name in the schema: "learning_rate".
+const char* NameOf(RuleField field);
+// Returns the name by which the field's expression refers to the recipe's value: "lr"; "" for
+// kClip.
+const char* DefaultNameOf(RuleField field);
+
+enum class OptimizerKind { kAdamW, kMuon };
+enum class TensorClass { kAll, kMatrices, kVectors };
+
+// Rule for selected tensors (schema plumb.v1.Rule), with parsed expressions.
+struct TrainRule {
+  SourceText match;
+  TensorClass tensors = TensorClass::kAll;
+  std::optional<Expression> fields[kNumRuleFields];  // indexed by RuleField
+  std::optional<OptimizerKind> optimizer;
+  bool freezes = false;  // if true, no field and no optimizer is set
+
+  const std::optional<Expression>& field(RuleField f) const {
+    return fields[static_cast<size_t>(f)];
+  }
+};
+
+// Selects matrices whose rows (axis in) or columns (axis out) are normalized.
+struct NormalizeRule {
+  SourceText match;
+  bool columns = false;
+};
+
+// Options of Muon in the recipe.
+struct MuonSpec {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t newton_schulz_steps = 5;
+  bool matches_adamw = false;  // updates are scaled as AdamW's; false: by the matrix's aspect ratio
+  // For Muon tensors whose rule sets none; absent: the recipe's.
+  std::optional<Expression> learning_rate, weight_decay;
+};
 
 // BERT's objective: masked language modeling.
 struct MaskedTokensSpec {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/spec/token_tables.h"
+#include "runtime/spec/interpret.h"
 
 #include <map>
 #include <optional>
