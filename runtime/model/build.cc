@@ -221,7 +221,16 @@ class Emitter : public FormulaBackend {
 
  private:
   SublayerContext Context() {
-    return {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_};
+    return {&model_,
+            &weights_,
+            &b_,
+            options_.batch,
+            options_.program == Program::kTrain,
+            options_.program == Program::kCached,
+            options_.counts_loads,
+            positions_,
+            lengths_,
+            &extra_losses_};
   }
 
   // Returns rows of positions, which are f32, in the type of the model's other rows.
@@ -366,16 +375,6 @@ class Emitter : public FormulaBackend {
 };
 
 }  // namespace
-
-DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
-  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
-                         !parameter.elementwise;
-  if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
-  if (weights == WeightFormat::kBf16) return DType::kBF16;
-  return parameter.is_router ? DType::kF32 : DType::kI8;
-}
-
-std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }
 
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,

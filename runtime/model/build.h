@@ -28,16 +28,6 @@ enum class Program {
             // [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
 };
 
-// Storage format of weight matrices, which decides the type that programs compute in. With kBf16
-// everything is bf16 except statistics, log-sum-exps, the loss, the "logits" output and gradients
-// of parameters. Vectors (biases, norm parameters, learned values) and convolution weights are
-// always f32.
-//
-// kInt8 (kEval and kCached only): a matrix is an i8 parameter of its name plus an f32 parameter
-// with its scales, in tiles (runtime/kernels/gemv/quantize.h). All computation is f32. The router
-// of experts stays f32.
-enum class WeightFormat { kF32, kBf16, kInt8 };
-
 struct BuildOptions {
   Program program = Program::kTrain;
   WeightFormat weights = WeightFormat::kF32;
@@ -55,12 +45,6 @@ struct BuildOptions {
   bool counts_loads = false;
   std::vector<std::string> frozen;  // kTrain: UpdatePlan::frozen, for the backward pass only
 };
-
-// Returns the element type of the parameter in a program.
-DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
-
-// Returns the name of the parameter that holds the scales of the int8 matrix `matrix`.
-std::string ScalesName(const std::string& matrix);
 
 // Builds one program. Inputs are i32[batch, seq]; targets < 0 are ignored. Caches hold
 // context_length tokens per sequence. With an attention window the cache is a ring of `window`

@@ -10,27 +10,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "runtime/graph/builder.h"
-#include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
-#include "runtime/spec/resolved_model.h"
 
 namespace plumb {
-
-// Parameter names of layers that share parameters. A shared parameter has the name of the first
-// layer that uses it; graph values, caches and norm statistics belong to each layer. `model` must
-// outlive this object, which is immutable.
-class SharedLayers {
- public:
-  explicit SharedLayers(const ResolvedModel& model) : model_(model) {}
-
-  // Returns the stored name of a parameter that would be `name` without sharing:
-  // "layers.0.attention.q.weight" for "layers.3.attention.q.weight". With own_norms, a layer shares
-  // only weights: pass is_weight = false for norm parameters and learned values.
-  std::string NameOf(const std::string& name, bool is_weight) const;
-
- private:
-  const ResolvedModel& model_;
-};
 
 class GraphWeights {
  public:

@@ -2,9 +2,9 @@
 #include "runtime/model/init_rules.h"
 
 #include <cmath>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -58,6 +58,33 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
 }
 
 }  // namespace
+
+std::string InitSpec::ToString() const {
+  switch (kind) {
+    case Kind::kConstant:
+      return absl::StrCat("constant(", a, ")");
+    case Kind::kNormal:
+      return absl::StrCat("normal(", a, ", ", b, ")");
+    case Kind::kTruncatedNormal:
+      return absl::StrCat("truncated_normal(", a, ", ", b, ", cut ", cut, ")");
+    case Kind::kTable:
+      return absl::StrCat("table(", absl::StrJoin(table, ", "), ")");
+    case Kind::kFill:
+      return absl::StrCat("fill(", norm->plugin().id(), ")",
+                          a == 1 ? std::string() : absl::StrCat(" * ", a));
+    case Kind::kUniform:
+      break;
+  }
+  return absl::StrCat("uniform(", a, ", ", b, ")");
+}
+
+InitSpec InitSpec::Scaled(double factor) const {
+  InitSpec scaled = *this;
+  scaled.a *= factor;
+  scaled.b *= factor;
+  for (double& value : scaled.table) value *= factor;
+  return scaled;
+}
 
 bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
   // Greedy matching with one backtracking point: linear in practice, and not recursive.

@@ -1,20 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies init rules to one weight at a time. Thread-compatible. Internal to runtime/model.
+// InitSpec: initial distribution of a tensor, a value. InitRules: applies init rules to one weight
+// at a time; thread-compatible, internal to runtime/model.
 #ifndef PLUMB_RUNTIME_MODEL_INIT_RULES_H_
 #define PLUMB_RUNTIME_MODEL_INIT_RULES_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/model/parameters.h"
+#include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/scalar.h"
 
 namespace plumb {
+
+// Distribution with numeric arguments.
+struct InitSpec {
+  enum class Kind {
+    kConstant,
+    kNormal,
+    kUniform,
+    kTruncatedNormal,
+    kTable,
+    kFill
+  } kind = Kind::kConstant;
+  double a = 0;  // constant: the value; normal: mean; uniform: low; fill: a factor
+  double b = 0;  // normal: standard deviation; uniform: high
+  std::vector<double> table = {};  // table: the values, each repeated over as many elements
+  double cut = 0;  // truncated normal: max distance from the mean, in multiples of b
+  // Fill: the norm that writes the values, and the index of the tensor in NormInstance::Fill.
+  std::shared_ptr<const NormInstance> norm = nullptr;
+  size_t tensor = 0;
+
+  InitSpec Scaled(double factor) const;
+  // Returns "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)" or
+  // "fill(org.example.norm)".
+  std::string ToString() const;
+};
 
 // Returns true if `name` matches `pattern`, in which "*" matches any run of characters.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);

@@ -11,13 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
-#include "runtime/model/graph_weights.h"
-#include "runtime/model/init_rules.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/sublayer_numbers.h"
 
@@ -516,25 +513,6 @@ class Lister : public NullBackend {
 
 }  // namespace
 
-std::string InitSpec::ToString() const {
-  switch (kind) {
-    case Kind::kConstant:
-      return absl::StrCat("constant(", a, ")");
-    case Kind::kNormal:
-      return absl::StrCat("normal(", a, ", ", b, ")");
-    case Kind::kTruncatedNormal:
-      return absl::StrCat("truncated_normal(", a, ", ", b, ", cut ", cut, ")");
-    case Kind::kTable:
-      return absl::StrCat("table(", absl::StrJoin(table, ", "), ")");
-    case Kind::kFill:
-      return absl::StrCat("fill(", norm->plugin().id(), ")",
-                          a == 1 ? std::string() : absl::StrCat(" * ", a));
-    case Kind::kUniform:
-      break;
-  }
-  return absl::StrCat("uniform(", a, ", ", b, ")");
-}
-
 int64_t LayerOf(const std::string& name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
   int64_t layer = 0;
@@ -542,12 +520,23 @@ int64_t LayerOf(const std::string& name) {
   return layer + 1;
 }
 
-InitSpec InitSpec::Scaled(double factor) const {
-  InitSpec scaled = *this;
-  scaled.a *= factor;
-  scaled.b *= factor;
-  for (double& value : scaled.table) value *= factor;
-  return scaled;
+DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
+  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
+                         !parameter.elementwise;
+  if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
+  if (weights == WeightFormat::kBf16) return DType::kBF16;
+  return parameter.is_router ? DType::kF32 : DType::kI8;
+}
+
+std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }
+
+std::string SharedLayers::NameOf(const std::string& name, bool is_weight) const {
+  const int64_t layer = LayerOf(name);
+  if (layer == 0) return name;
+  const size_t index = static_cast<size_t>(layer - 1);
+  if (!is_weight && model_.layers[index]->own_norms) return name;
+  const size_t rest = name.find('.', name.find('.') + 1);
+  return absl::StrCat("layers.", model_.first_layers[index], name.substr(rest));
 }
 
 std::string StateName(const std::string& site) { return absl::StrCat(site, ".state"); }

@@ -8,7 +8,6 @@
 #define PLUMB_RUNTIME_MODEL_PARAMETERS_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,34 +15,10 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
-#include "runtime/plugin/norm_plugin.h"
+#include "runtime/model/init_rules.h"
 #include "runtime/spec/resolved_model.h"
 
 namespace plumb {
-
-// Distribution with numeric arguments.
-struct InitSpec {
-  enum class Kind {
-    kConstant,
-    kNormal,
-    kUniform,
-    kTruncatedNormal,
-    kTable,
-    kFill
-  } kind = Kind::kConstant;
-  double a = 0;  // constant: the value; normal: mean; uniform: low; fill: a factor
-  double b = 0;  // normal: standard deviation; uniform: high
-  std::vector<double> table = {};  // table: the values, each repeated over as many elements
-  double cut = 0;  // truncated normal: max distance from the mean, in multiples of b
-  // Fill: the norm that writes the values, and the index of the tensor in NormInstance::Fill.
-  std::shared_ptr<const NormInstance> norm = nullptr;
-  size_t tensor = 0;
-
-  InitSpec Scaled(double factor) const;
-  // Returns "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)" or
-  // "fill(org.example.norm)".
-  std::string ToString() const;
-};
 
 struct ParameterSpec {
   enum class Role { kWeight, kNorm, kLearned };
@@ -70,6 +45,22 @@ struct ParameterSpec {
     return shape.num_elements() / count() * (top_k > 0 ? top_k : 1);
   }
 };
+
+// Storage format of weight matrices, which decides the type that programs compute in. With kBf16
+// everything is bf16 except statistics, log-sum-exps, the loss, the "logits" output and gradients
+// of parameters. Vectors (biases, norm parameters, learned values) and convolution weights are
+// always f32.
+//
+// kInt8 (programs kEval and kCached of build.h only): a matrix is an i8 parameter of its name plus
+// an f32 parameter with its scales, in tiles (runtime/kernels/gemv/quantize.h). All computation is
+// f32. The router of experts stays f32.
+enum class WeightFormat { kF32, kBf16, kInt8 };
+
+// Returns the element type of the parameter in a program.
+DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
+
+// Returns the name of the parameter that holds the scales of the int8 matrix `matrix`.
+std::string ScalesName(const std::string& matrix);
 
 // Buffer of a norm at one place of the model.
 struct BufferSpec {
@@ -99,6 +90,22 @@ std::string StateName(const std::string& site);
 // Name of the buffer, f32[1], of models whose formulas read the training step. It holds the number
 // of the last step, 0 before the first.
 inline constexpr char kStepBuffer[] = "step";
+
+// Parameter names of layers that share parameters. A shared parameter has the name of the first
+// layer that uses it; graph values, caches and norm statistics belong to each layer. `model` must
+// outlive this object, which is immutable.
+class SharedLayers {
+ public:
+  explicit SharedLayers(const ResolvedModel& model) : model_(model) {}
+
+  // Returns the stored name of a parameter that would be `name` without sharing:
+  // "layers.0.attention.q.weight" for "layers.3.attention.q.weight". With own_norms, a layer shares
+  // only weights: pass is_weight = false for norm parameters and learned values.
+  std::string NameOf(const std::string& name, bool is_weight) const;
+
+ private:
+  const ResolvedModel& model_;
+};
 
 struct ModelTensors {
   std::vector<ParameterSpec> parameters;

@@ -81,9 +81,8 @@ class Rotation {
 // Returns the type of a cache with one row of `channels` per token and head.
 TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t tokens,
                      int64_t channels) {
-  const BuildOptions& options = *context.options;
-  return {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-          Shape({options.batch, heads, tokens, channels})};
+  return {context.weights->format() == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
+          Shape({context.batch, heads, tokens, channels})};
 }
 
 // Emits linear attention for q, k, v and, if they are given, decay and beta.
@@ -92,17 +91,16 @@ ValueId EmitRecurrence(const SublayerContext& context, const std::string& name,
                        ValueId decay = kNoValue, ValueId beta = kNoValue) {
   GraphBuilder& b = *context.b;
   Attrs attrs = {{"n_head", numbers.n_head}, {"n_key_head", numbers.n_key_head}};
-  const bool is_cached = context.options->program == Program::kCached;
-  if (is_cached) {
-    const Shape state = {context.options->batch, numbers.n_head, numbers.state()};
+  if (context.is_cached) {
+    const Shape state = {context.batch, numbers.n_head, numbers.state()};
     inputs.push_back(b.State(absl::StrCat(name, ".recurrent_state"), {DType::kF32, state}));
     inputs.push_back(context.positions);
   }
-  if (context.options->program == Program::kTrain) attrs.Set("train", true);
+  if (context.is_train) attrs.Set("train", true);
   if (decay != kNoValue || beta != kNoValue) inputs.push_back(decay);
   if (beta != kNoValue) inputs.push_back(beta);
-  return b.Apply(is_cached ? "linear_attention_cached" : "linear_attention", std::move(inputs),
-                 std::move(attrs), absl::StrCat(name, ".context"));
+  return b.Apply(context.is_cached ? "linear_attention_cached" : "linear_attention",
+                 std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
 }
 
 // Returns biases of keys [B, T, n_head] that add decay_{j+1} + .. + decay_i to the score of query i
@@ -164,9 +162,8 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   if (numbers.window > 0) attrs.Set("window", numbers.window);
   PLUMB_ASSIGN_OR_RETURN(const double alibi, EvaluateAlibi(context.model->positions, site.scope));
   if (alibi > 0) attrs.Set("alibi", alibi);
-  const bool is_cached = context.options->program == Program::kCached;
   std::vector<ValueId> inputs = {q, k, v};
-  if (is_cached) {
+  if (context.is_cached) {
     const TensorType cache = CacheType(context, d.n_kv_head, numbers.CachedTokens(d), d.head_dim);
     if (spec.keys_as_values) inputs.pop_back();
     inputs.push_back(b.State(absl::StrCat(name, ".k_cache"), cache));
@@ -179,14 +176,14 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
     inputs.push_back(context.lengths);
   }
   if (bias != kNoValue) {
-    inputs.resize(is_cached ? 7 : 5, kNoValue);  // there are no sinks and no lengths
+    inputs.resize(context.is_cached ? 7 : 5, kNoValue);  // there are no sinks and no lengths
     inputs.push_back(bias);
-    if (is_cached) {
-      const Shape cache = {context.options->batch, 1, d.context_length, d.n_head};
+    if (context.is_cached) {
+      const Shape cache = {context.batch, 1, d.context_length, d.n_head};
       inputs.push_back(b.State(absl::StrCat(name, ".decay_cache"), {DType::kF32, cache}));
     }
   }
-  const char* op = !is_cached            ? "attention"
+  const char* op = !context.is_cached    ? "attention"
                    : spec.decay          ? "attention_cached_bias"
                    : spec.keys_as_values ? "attention_cached_keys"
                                          : "attention_cached";
@@ -282,12 +279,12 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
       b.ApplyAll("route", std::move(scores), std::move(attrs), absl::StrCat(name, ".route"));
   if (!b.ok()) return kNoValue;
   const ValueId weights = route[0], places = route[1], starts = route[2];
-  if (numbers.balance_loss > 0 && context.options->program == Program::kTrain) {
+  if (numbers.balance_loss > 0 && context.is_train) {
     context.extra_losses->push_back(b.Apply("balance_loss", {logits, starts},
                                             {{"coefficient", numbers.balance_loss}},
                                             absl::StrCat(name, ".balance_loss")));
   }
-  if (spec.correction && context.options->counts_loads) {
+  if (spec.correction && context.counts_loads) {
     const ValueId loads =
         b.State(StateName(absl::StrCat(name, ".router")), F32({numbers.n_expert}));
     b.Apply("expert_load", {loads, starts}, {}, absl::StrCat(name, ".router.load"));
@@ -315,16 +312,15 @@ ValueId EmitConvolution(const SublayerContext& context, const std::string& name,
                         ValueId weight, ValueId bias, int64_t cached) {
   GraphBuilder& b = *context.b;
   std::vector<ValueId> inputs = {x, weight};
-  const bool is_cached = context.options->program == Program::kCached;
-  if (is_cached) {
+  if (context.is_cached) {
     const TensorType cache = CacheType(context, 1, cached, b.type(x).shape.last());
     inputs.push_back(b.State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }
   if (bias != kNoValue) inputs.push_back(bias);
   Attrs attrs;
-  if (is_cached && cached < context.model->dims.context_length) attrs.Set("ring", true);
-  return b.Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs),
+  if (context.is_cached && cached < context.model->dims.context_length) attrs.Set("ring", true);
+  return b.Apply(context.is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs),
                  std::move(attrs), absl::StrCat(name, ".out"));
 }
 

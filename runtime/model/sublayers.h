@@ -5,24 +5,26 @@
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/graph/builder.h"
-#include "runtime/model/build.h"
 #include "runtime/model/graph_weights.h"
-#include "runtime/spec/interpret.h"
+#include "runtime/spec/formula_backend.h"
 
 namespace plumb {
 
 // Environment in which a sublayer is emitted.
 struct SublayerContext {
   const ResolvedModel* model;
-  const BuildOptions* options;
   const GraphWeights* weights;
   GraphBuilder* b;
+  int64_t batch;
+  bool is_train, is_cached;            // kind of program
+  bool counts_loads;                   // see BuildOptions
   ValueId positions;                   // i32[batch, seq]
   ValueId lengths;                     // i32[batch] in bidirectional models, else kNoValue
   std::vector<ValueId>* extra_losses;  // f32[1] each; training adds them to the loss
