@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks that includes go one way down the list of modules (runtime/README.md), that each third-party library
-# is included only by its module, and that the runtime names no placement and no norm that ships with plumb.
-# Prints every violation as file:line and fails if there is one.
+# is included only by its module, that files and folders do not include each other in circles, and that the
+# runtime names no placement and no norm that ships with plumb. Prints every violation as file:line and fails
+# if there is one.
 #
 #   tests/includes_go_one_way.sh [SOURCE_DIRECTORY]
 set -euo pipefail
@@ -143,6 +144,38 @@ wrong_includes() {
     }'
 }
 
+# Prints the circles of includes among files (foo.h, foo.cc and foo-inl.h are one) and among folders of
+# runtime/, each with the includes that close it.
+include_circles() {
+  includes runtime | python3 -c '
+import collections, os, re, sys
+
+includes = re.findall(r"(runtime/(\S+):\d+): \"(runtime/\S+)\"", sys.stdin.read())
+for kind in "files", "folders":
+    edges = collections.defaultdict(lambda: collections.defaultdict(list))
+    for place, file, header in includes:
+        ends = ["runtime/" + file, header]
+        if kind == "folders":
+            ends = [os.path.dirname(end) for end in ends]
+        else:
+            ends = [re.sub(r"(-inl)?\.(h|cc)$", "", end) for end in ends]
+        if ends[0] != ends[1]:
+            edges[ends[0]][ends[1]].append(f"  {place}: includes {header}")
+    reached = {}
+    for start in list(edges):
+        reached[start], todo = set(), [start]
+        while todo:
+            new = edges.get(todo.pop(), {}).keys() - reached[start]
+            reached[start] |= new
+            todo += new
+    circles = {tuple(sorted(b for b in reached[a] if a in reached.get(b, ()))) for a in reached if a in reached[a]}
+    for circle in sorted(circles):
+        print(f"circle of {kind}:", *circle)
+        for a in circle:
+            print(*(line for b in circle for line in edges[a].get(b, ())), sep="\n")
+'
+}
+
 # Prints string literals in the code of runtime/ (without comments) that are the name of a shipped placement
 # or norm. Returning the word "none" is not a name.
 shipped_names() {
@@ -175,12 +208,12 @@ shipped_names() {
     }'
 }
 
-violations=$(wrong_includes && shipped_names) || {
+violations=$(wrong_includes && include_circles && shipped_names) || {
   echo "the sources could not be read" >&2
   exit 1
 }
 if [ -n "$violations" ]; then
   printf '%s\n' "$violations" >&2
-  printf "violations: %d\n" "$(wc -l <<< "$violations")" >&2
+  printf "violations: %d\n" "$(grep -c '^[^ ]' <<< "$violations")" >&2
   exit 1
 fi

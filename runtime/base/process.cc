@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -29,9 +30,8 @@ void AddQuota(absl::string_view quota, absl::string_view period, int* processors
 }  // namespace
 
 std::string ProcessorName() {
-  const absl::StatusOr<std::string> text = ReadFile("/proc/cpuinfo");
-  if (!text.ok()) return "";
-  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+  const std::string text = ReadSystemFile("/proc/cpuinfo");
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::StartsWith(line, "model name")) continue;
     const size_t colon = line.find(':');
     if (colon == absl::string_view::npos) continue;

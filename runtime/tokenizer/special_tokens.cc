@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tokenizer/special_tokens.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/strict_json.h"
-#include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {
 namespace {
@@ -19,22 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxConfigDepth = 64;  // generous, since quantization and RoPE settings are nested
-
-// Names of end tokens in published vocabularies, the most common first.
-constexpr absl::string_view kEndNames[] = {
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "</s>",
-    "<eos>",
-    "<|im_end|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "[SEP]",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<|return|>",
-};
 
 // Collects the ids of each kind of token from the files, which are read by descending priority. Ids
 // that the vocabulary does not have are dropped.
@@ -129,24 +110,6 @@ absl::StatusOr<Json> ReadObject(const std::string& directory, absl::string_view 
 }
 
 }  // namespace
-
-bool SpecialTokens::Ends(int32_t token) const {
-  return std::find(end.begin(), end.end(), token) != end.end();
-}
-
-std::vector<int32_t> GuessEndTokens(const SubwordTokenizer& tokenizer) {
-  std::vector<std::pair<std::ptrdiff_t, int32_t>> ranked;
-  for (int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
-    if (!tokenizer.is_special(token)) continue;
-    const auto* const at =
-        std::find(std::begin(kEndNames), std::end(kEndNames), tokenizer.piece(token));
-    if (at != std::end(kEndNames)) ranked.emplace_back(at - std::begin(kEndNames), token);
-  }
-  std::sort(ranked.begin(), ranked.end());
-  std::vector<int32_t> tokens;
-  for (const auto& [rank, token] : ranked) tokens.push_back(token);
-  return tokens;
-}
 
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory, const Json* config,
                                                 const Tokenizer* tokenizer, int64_t vocab_size) {

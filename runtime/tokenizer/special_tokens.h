@@ -1,44 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// SpecialTokens: the tokens that begin, end and pad a text. A value.
+// Reads the tokens that begin, end and pad a text (SpecialTokens) from the files of a checkpoint.
+// Stateless.
 //
 // Checkpoints state them in several files, and for each of the three the first file with it is
 // used: generation_config.json and config.json have ids, tokenizer_config.json and
-// special_tokens_map.json have names. Without any, the end tokens are guessed among the special
-// tokens.
+// special_tokens_map.json have names. Without any, the end tokens are those of Tokenizer::Subwords.
 #ifndef PLUMB_RUNTIME_TOKENIZER_SPECIAL_TOKENS_H_
 #define PLUMB_RUNTIME_TOKENIZER_SPECIAL_TOKENS_H_
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/optional.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {
 
-class SubwordTokenizer;
-class Tokenizer;
-
 // File of a checkpoint or a run from which generation reads the tokens.
 inline constexpr absl::string_view kGenerationConfigFile = "generation_config.json";
-
-struct SpecialTokens {
-  absl::optional<int32_t> begin, pad;
-  std::vector<int32_t> end;  // each of them ends a text; training data uses the first
-  std::string end_source;    // file that states `end`; "" if none does
-
-  bool Ends(int32_t token) const;
-  friend bool operator==(const SpecialTokens& a, const SpecialTokens& b) {
-    return a.begin == b.begin && a.pad == b.pad && a.end == b.end;
-  }
-};
-
-// Returns the special tokens of a vocabulary whose names usually end a text ("</s>", "<|im_end|>"),
-// the most common name first.
-std::vector<int32_t> GuessEndTokens(const SubwordTokenizer& tokenizer);
 
 // Reads the tokens from the files in `directory`. A `config` that is not null replaces its
 // config.json. If `tokenizer` is null, names are not looked up. Ids outside of [0, vocab_size) are

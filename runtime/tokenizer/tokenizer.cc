@@ -2,6 +2,8 @@
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,45 @@
 #include "runtime/base/utf8.h"
 
 namespace plumb {
+namespace {
+
+// Names of end tokens in published vocabularies, the most common first.
+constexpr absl::string_view kEndNames[] = {
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<|im_end|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "[SEP]",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<|return|>",
+};
+
+// Returns the special tokens of a vocabulary whose names usually end a text ("</s>", "<|im_end|>"),
+// the most common name first.
+std::vector<int32_t> GuessEndTokens(const SubwordTokenizer& tokenizer) {
+  std::vector<std::pair<std::ptrdiff_t, int32_t>> ranked;
+  for (int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
+    if (!tokenizer.is_special(token)) continue;
+    const auto* const at =
+        std::find(std::begin(kEndNames), std::end(kEndNames), tokenizer.piece(token));
+    if (at != std::end(kEndNames)) ranked.emplace_back(at - std::begin(kEndNames), token);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<int32_t> tokens;
+  for (const auto& [rank, token] : ranked) tokens.push_back(token);
+  return tokens;
+}
+
+}  // namespace
+
+bool SpecialTokens::Ends(int32_t token) const {
+  return std::find(end.begin(), end.end(), token) != end.end();
+}
 
 Tokenizer::Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin_end)
     : kind_(kind), has_begin_end_(has_begin_end), characters_(std::move(characters)) {

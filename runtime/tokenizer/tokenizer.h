@@ -5,7 +5,7 @@
 // There are three kinds: `characters` (one token for each Unicode character of a given text,
 // ordered by code point), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). The
 // first two may have one more token, the last one, that marks both the beginning and the end of a
-// document. Subwords have the special tokens that special_tokens.h describes.
+// document. Subwords have the special tokens that special_tokens.h reads.
 //
 // The JSON form (`tokenizer.json` of a run) of subwords is the file that they were read from, else:
 //
@@ -27,10 +27,21 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tokenizer/subword_tokenizer.h"
 
 namespace plumb {
+
+// Tokens that begin, end and pad a text.
+struct SpecialTokens {
+  absl::optional<int32_t> begin, pad;
+  std::vector<int32_t> end;  // each of them ends a text; training data uses the first
+  std::string end_source;    // file that states `end`; "" if none does
+
+  bool Ends(int32_t token) const;
+  friend bool operator==(const SpecialTokens& a, const SpecialTokens& b) {
+    return a.begin == b.begin && a.pad == b.pad && a.end == b.end;
+  }
+};
 
 class Tokenizer {
  public:

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/tokenizer/special_tokens.h"
 
 namespace plumb {
 namespace {

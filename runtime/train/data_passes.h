@@ -5,14 +5,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/masked_tokens.h"
-#include "runtime/train/trained_model.h"
 
 namespace plumb {
+
+// Loss on a split of the data.
+struct SplitLoss {
+  std::string split;  // "training", "validation"
+  double loss = 0;    // mean over all targets, in nats
+  int64_t targets = 0;
+  int64_t sequences = 0;
+};
 
 // Takes one optimizer step on the micro-batches first, first + 1, ... of the data, using `batch`,
 // from batches->MakeBatch, as buffer. Allocates only for a sequence length that it has not seen

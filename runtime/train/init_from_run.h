@@ -3,13 +3,24 @@
 #ifndef PLUMB_RUNTIME_TRAIN_INIT_FROM_RUN_H_
 #define PLUMB_RUNTIME_TRAIN_INIT_FROM_RUN_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/client/host_runtime.h"
-#include "runtime/train/train_run.h"
+#include "runtime/client/plumb_api.h"
 
 namespace plumb {
+
+// Initial weights that a run took from another one.
+struct InitialWeights {
+  std::string run;                 // "": all weights were drawn
+  std::string weights;             // absolute path of the checkpoint, or of the imported run
+  int64_t taken = 0;               // number of tensors
+  std::vector<std::string> drawn;  // new in this model: "layers.6.mlp.norm.weight[768]"
+  std::vector<std::string> left;   // tensors of the run that this model does not have
+};
 
 // Overwrites those weights of the trainer that `run` (trained or imported, or one of its
 // checkpoints) has with the same name and shape. Errors: those of OpenRunModel; kInvalidArgument if

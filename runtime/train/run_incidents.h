@@ -20,9 +20,24 @@
 #include "absl/status/statusor.h"
 #include "runtime/formats/json_lines.h"
 #include "runtime/train/spike_detector.h"
-#include "runtime/train/train_run.h"
 
 namespace plumb {
+
+// Event in a run that continues.
+struct TrainIncident {
+  enum class Kind {
+    kSpike,  // the loss exceeds its recent median by 1 nat and by 10 MAD
+    kSkip,   // a step diverged and its batch was skipped (train.on_divergence: SKIP)
+  };
+  Kind kind;
+  int64_t step = 0;     // the step that diverged or begins the spike
+  std::string message;  // one line, with the step and the place in the model
+};
+
+// Totals over the whole run, including the steps before a resume.
+struct IncidentCounts {
+  int64_t spikes = 0, skips = 0;
+};
 
 struct IncidentState {
   IncidentCounts counts;

@@ -13,7 +13,7 @@
 #include "runtime/train/checkpoint/trainer_tensors.h"
 #include "runtime/train/data_passes.h"
 #include "runtime/train/run_plugins.h"
-#include "runtime/train/train_run_impl.h"
+#include "runtime/train/train_run_state.h"
 
 namespace plumb {
 namespace {
@@ -72,7 +72,7 @@ absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
 }  // namespace
 
 // Returns the initial state of a run, as recorded in run.json and its checkpoints.
-absl::StatusOr<std::string> TrainRun::Impl::State() const {
+absl::StatusOr<std::string> TrainRunState::State() const {
   PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
   const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
                       {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
@@ -82,19 +82,19 @@ absl::StatusOr<std::string> TrainRun::Impl::State() const {
   return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::Status TrainRun::Impl::CreateModel(const api::Spec& spec) {
+absl::Status TrainRunState::CreateModel(const api::Spec& spec) {
   PLUMB_ASSIGN_OR_RETURN(model, ToStatus(api::Model::Create(runtime->api(), spec)));
   PLUMB_ASSIGN_OR_RETURN(model_text, ToStatus(model->Text()));
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::LoadData(const std::string& path, const Tokenizer* tokenizer) {
+absl::Status TrainRunState::LoadData(const std::string& path, const Tokenizer* tokenizer) {
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(path, ToDatasetOptions(recipe), tokenizer));
   data = std::make_unique<Dataset>(std::move(dataset));
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
+absl::Status TrainRunState::ReadNew(const TrainRequest& request) {
   if (request.model_path.empty()) {
     return absl::InvalidArgumentError("MODEL is missing");
   }
@@ -110,7 +110,7 @@ absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
   return CreateModel(spec);
 }
 
-absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
+absl::Status TrainRunState::OpenNew(const TrainRequest& request) {
   if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
   const absl::Status read = ReadNew(request);
   PLUMB_RETURN_IF_ERROR(ranks == nullptr ? read : ranks->AllOk(read));
@@ -139,8 +139,8 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
                            WithInit(WithProbe(state, probe_options), info.initial), plugins)));
 }
 
-absl::StatusOr<RunIdentity> TrainRun::Impl::Identify(const TrainRequest& request,
-                                                     const std::string& init) const {
+absl::StatusOr<RunIdentity> TrainRunState::Identify(const TrainRequest& request,
+                                                    const std::string& init) const {
   RunInputs inputs;
   inputs.model = model_text;
   inputs.recipe = recipe.text;
@@ -154,24 +154,24 @@ absl::StatusOr<RunIdentity> TrainRun::Impl::Identify(const TrainRequest& request
   return RunIdentity::Of(inputs);
 }
 
-absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {
+absl::Status TrainRunState::WithStates(absl::FunctionRef<absl::Status()> use) {
   return ranks == nullptr ? use() : ranks->WithStates(use);
 }
 
-absl::Status TrainRun::Impl::ReadInitialWeights(const std::string& run) {
+absl::Status TrainRunState::ReadInitialWeights(const std::string& run) {
   return WithStates([&]() -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(runtime, run, &*trainer));
     return absl::OkStatus();
   });
 }
 
-absl::Status TrainRun::Impl::CheckDirectory() const {
+absl::Status TrainRunState::CheckDirectory() const {
   if (lock->Holds(info.out)) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat(info.out, ": was removed or replaced while the run was training into it"));
 }
 
-absl::Status TrainRun::Impl::PlanValidation() {
+absl::Status TrainRunState::PlanValidation() {
   const api::ModelInfo of_model = model->Info();
   EvalBatches::Options options;
   options.batch_size = fields().batch_size();
@@ -190,7 +190,7 @@ absl::Status TrainRun::Impl::PlanValidation() {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
+absl::Status TrainRunState::CreateTrainer(const TrainRequest& request) {
   if (ranks != nullptr) {
     PLUMB_RETURN_IF_ERROR(
         ranks->CheckAgree(runtime, recipe, model_text, *model, *data, request.require_same_bits));
@@ -219,7 +219,7 @@ absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
+absl::Status TrainRunState::SetProbe(const ProbeOptions& options) {
   probe_options = options;
   if (options.every <= 0) probe_options = ProbeOptions();
   std::vector<std::string> points = probe_options.points;
@@ -236,14 +236,14 @@ absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
 }
 
 // Writes the figures of the last step, if it was probed, and adds them to the report.
-absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
+absl::Status TrainRunState::TakeProbe(bool diverged, StepReport* report) {
   if (probe_options.every == 0) return absl::OkStatus();
   if (!diverged && !ProbeDue(step())) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(&*trainer, diverged));
   return absl::OkStatus();
 }
 
-TrainRun::TrainRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TrainRun::TrainRun(std::unique_ptr<TrainRunState> state) : state_(std::move(state)) {}
 TrainRun::~TrainRun() = default;
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
@@ -254,14 +254,14 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
   if (request.resume && request.dry_run) {
     return absl::InvalidArgumentError("a dry run is of a new run; drop --resume");
   }
-  auto impl = std::make_unique<Impl>(runtime);
+  auto state = std::make_unique<TrainRunState>(runtime);
   PLUMB_RETURN_IF_ERROR(
       OrOutOfMemory("the parameters, the optimizer state and the training program",
-                    [&] { return impl->Open(request); }));
-  return std::unique_ptr<TrainRun>(new TrainRun(std::move(impl)));
+                    [&] { return state->Open(request); }));
+  return std::unique_ptr<TrainRun>(new TrainRun(std::move(state)));
 }
 
-absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
+absl::Status TrainRunState::Open(const TrainRequest& request) {
   info.threads = runtime->threads();
   info.out = request.out;
   if (request.launch != nullptr && request.launch->size() > 1) {
@@ -304,20 +304,20 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
   return absl::OkStatus();
 }
 
-const TrainInfo& TrainRun::info() const { return impl_->info; }
-int64_t TrainRun::step() const { return impl_->step(); }
-IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
-bool TrainRun::done() const { return step() >= impl_->fields().max_steps(); }
+const TrainInfo& TrainRun::info() const { return state_->info; }
+int64_t TrainRun::step() const { return state_->step(); }
+IncidentCounts TrainRun::incidents() const { return state_->incidents.counts; }
+bool TrainRun::done() const { return step() >= state_->fields().max_steps(); }
 
-absl::Status TrainRun::StartProfile() { return ToStatus(impl_->trainer->Profile(true)); }
-Profile TrainRun::profile() const { return ToProfile(impl_->trainer->ProfileRows()); }
+absl::Status TrainRun::StartProfile() { return ToStatus(state_->trainer->Profile(true)); }
+Profile TrainRun::profile() const { return ToProfile(state_->trainer->ProfileRows()); }
 
-absl::StatusOr<api::StepInfo> TrainRun::Impl::StepOn(int64_t number) {
+absl::StatusOr<api::StepInfo> TrainRunState::StepOn(int64_t number) {
   const int64_t first = (number - 1) * fields().gradient_accumulation_steps();
   return StepOnBatches(first, &*batches, &micro_batch, &*trainer);
 }
 
-absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+absl::StatusOr<api::StepInfo> TrainRunState::StepUntilFinite(StepReport* report) {
   for (;;) {
     if (ProbeDue(step() + 1)) PLUMB_RETURN_IF_ERROR(probe->BeginStep(&*trainer));
     const Clock::time_point start = Clock::now();
@@ -345,10 +345,10 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report
 
 absl::StatusOr<StepReport> TrainRun::Step() {
   if (done()) return absl::OutOfRangeError("all steps are done");
-  return OrOutOfMemory("a training step", [this] { return impl_->Step(); });
+  return OrOutOfMemory("a training step", [this] { return state_->Step(); });
 }
 
-absl::StatusOr<StepReport> TrainRun::Impl::Step() {
+absl::StatusOr<StepReport> TrainRunState::Step() {
   StepReport report;
   PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, StepUntilFinite(&report));
   report.step = result.step;
@@ -375,10 +375,10 @@ absl::StatusOr<StepReport> TrainRun::Impl::Step() {
 }
 
 absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
-  return OrOutOfMemory("a checkpoint", [this] { return impl_->SaveCheckpoint(); });
+  return OrOutOfMemory("a checkpoint", [this] { return state_->SaveCheckpoint(); });
 }
 
-absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
+absl::StatusOr<std::string> TrainRunState::SaveCheckpoint() {
   if (metrics == nullptr) {
     return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
   }
@@ -389,7 +389,7 @@ absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
   return checkpoint_path;
 }
 
-absl::Status TrainRun::Impl::WriteCheckpointNow() {
+absl::Status TrainRunState::WriteCheckpointNow() {
   const Clock::time_point begin = Clock::now();
   PLUMB_RETURN_IF_ERROR(CheckDirectory());
   PLUMB_RETURN_IF_ERROR(metrics->Sync());
@@ -416,7 +416,7 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
+absl::StatusOr<double> TrainRunState::ValidationLoss(int64_t max_batches) {
   PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
                          MeasureLoss(validation->batches, max_batches, validation->masking,
                                      &*validation->evaluator, &validation->batch));
@@ -424,11 +424,11 @@ absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
 }
 
 absl::StatusOr<double> TrainRun::ValidationLoss() {
-  if (!impl_->validation.has_value()) {
+  if (!state_->validation.has_value()) {
     return absl::InvalidArgumentError("there is no validation data; set data.val_fraction");
   }
   return OrOutOfMemory("the validation program",
-                       [&] { return impl_->ValidationLoss(/*max_batches=*/0); });
+                       [&] { return state_->ValidationLoss(/*max_batches=*/0); });
 }
 
 }  // namespace plumb

@@ -5,17 +5,18 @@
 
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/special_tokens.h"
-#include "runtime/train/train_run_impl.h"
+#include "runtime/train/train_run.h"
+#include "runtime/train/train_run_state.h"
 
 namespace plumb {
 
-absl::Status TrainRun::Impl::SendRunFiles(const Tokenizer& tokenizer) {
+absl::Status TrainRunState::SendRunFiles(const Tokenizer& tokenizer) {
   std::string vocabulary = tokenizer.ToJson();
   std::string special = GenerationConfigJson(tokenizer.special_tokens());
   return ranks->BroadcastTexts({&recipe.text, &model_text, &vocabulary, &special});
 }
 
-absl::Status TrainRun::Impl::ReadRunFilesOfRankZero(const TrainRequest& request) {
+absl::Status TrainRunState::ReadRunFilesOfRankZero(const TrainRequest& request) {
   std::string train_text, whole_model, vocabulary, special_text;
   PLUMB_RETURN_IF_ERROR(
       ranks->BroadcastTexts({&train_text, &whole_model, &vocabulary, &special_text}));
@@ -30,18 +31,18 @@ absl::Status TrainRun::Impl::ReadRunFilesOfRankZero(const TrainRequest& request)
   return LoadData(request.data_path, &tokenizer);
 }
 
-absl::Status TrainRun::Impl::OpenFollower(const TrainRequest& request, bool resumes) {
+absl::Status TrainRunState::OpenFollower(const TrainRequest& request, bool resumes) {
   PLUMB_RETURN_IF_ERROR(ranks->AllOk(resumes ? ReadRunFilesOfRankZero(request) : ReadNew(request)));
   return CreateTrainer(request);
 }
 
 absl::StatusOr<int> TrainRun::Follow(const std::function<bool()>& wants_stop) {
-  const auto step = [this](int64_t batch) { return impl_->StepOn(batch).status(); };
-  return OrOutOfMemory("a training step", [&] { return impl_->ranks->Follow(step, wants_stop); });
+  const auto step = [this](int64_t batch) { return state_->StepOn(batch).status(); };
+  return OrOutOfMemory("a training step", [&] { return state_->ranks->Follow(step, wants_stop); });
 }
 
 absl::Status TrainRun::EndFollowers(int exit_code) {
-  return impl_->ranks == nullptr ? absl::OkStatus() : impl_->ranks->End(exit_code);
+  return state_->ranks == nullptr ? absl::OkStatus() : state_->ranks->End(exit_code);
 }
 
 }  // namespace plumb

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
-#include "runtime/train/train_run_impl.h"
+#include "runtime/train/train_run_state.h"
 
 namespace plumb {
 namespace {
@@ -57,14 +57,14 @@ GradientShare LargestGradient(const api::Trainer& trainer) {
 
 }  // namespace
 
-absl::Status TrainRun::Impl::LogIncident(const IncidentLine& line) {
+absl::Status TrainRunState::LogIncident(const IncidentLine& line) {
   if (incident_log == nullptr) return absl::OkStatus();
   // This may create the file, which would fail without the directory.
   PLUMB_RETURN_IF_ERROR(CheckDirectory());
   return incident_log->Append(line);
 }
 
-absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
+absl::Status TrainRunState::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
   // If the step is tried again, the error is the same, and it is logged only once.
   if (stopped_batch != batch) {
     PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "stop", std::string(divergence.message())}));
@@ -74,8 +74,8 @@ absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, 
   return divergence;
 }
 
-absl::Status TrainRun::Impl::HandleDivergence(const absl::Status& divergence, bool weights_are_lost,
-                                              StepReport* report) {
+absl::Status TrainRunState::HandleDivergence(const absl::Status& divergence, bool weights_are_lost,
+                                             StepReport* report) {
   const int64_t step = this->step() + 1;
   const int64_t batch = step + incidents.batches_skipped;
   const auto stop = [&](absl::string_view why) {
@@ -96,7 +96,7 @@ absl::Status TrainRun::Impl::HandleDivergence(const absl::Status& divergence, bo
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
+absl::Status TrainRunState::NoteSpike(StepReport* report) {
   if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
   ++incidents.counts.spikes;
   const GradientShare largest = LargestGradient(*trainer);

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/plumb_api.h"
+#include "runtime/train/data_passes.h"
 
 namespace plumb {
 
@@ -45,13 +46,6 @@ struct GenerateResult {
   bool ended = false;  // true: by an end token or stop text; false: by max_tokens or the context
   double seconds = 0;
   double first_seconds = 0;  // part of it until the first token was drawn
-};
-
-struct SplitLoss {
-  std::string split;  // "training", "validation"
-  double loss = 0;    // mean over all targets, in nats
-  int64_t targets = 0;
-  int64_t sequences = 0;
 };
 
 class TrainedModel {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -17,7 +18,6 @@
 #include "runtime/base/utf8.h"
 #include "runtime/formats/strict_json.h"
 #include "runtime/spec/scalar.h"
-#include "runtime/zoo/family_template.h"
 #include "runtime/zoo/model_fields.h"
 
 namespace plumb {
@@ -343,6 +343,18 @@ absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
   return ErrorInText(text, expr.offset, value.status().message());
 }
 
+// Returns the shortest period of the values, at most half their number; 0: none.
+size_t PeriodOf(const std::vector<double>& values) {
+  for (size_t period = 1; 2 * period <= values.size(); ++period) {
+    bool repeats = true;
+    for (size_t i = period; i < values.size() && repeats; ++i) {
+      repeats = values[i] == values[i - period];
+    }
+    if (repeats) return period;
+  }
+  return 0;
+}
+
 }  // namespace
 
 const Json* FindField(const Json& config, absl::string_view path) {
@@ -382,6 +394,47 @@ absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const Config
                        absl::StrCat("must be a whole number from 0, is ", PlainNumber(value)));
   }
   return static_cast<int64_t>(value);
+}
+
+std::string ExpressionByLayer(const std::vector<double>& values) {
+  const size_t period = PeriodOf(values);
+  if (period == 1 || values.size() == 1) return PlainNumber(values[0]);
+  std::map<double, std::vector<std::string>> where;
+  const size_t count = period > 0 ? period : values.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i] == 0) continue;
+    where[values[i]].push_back(period > 0
+                                   ? absl::StrCat("layer % ", period, " == ", (i + 1) % period)
+                                   : absl::StrCat("layer == ", i + 1));
+  }
+  std::vector<std::string> terms;
+  for (const auto& [value, conditions] : where) {
+    terms.push_back(
+        absl::StrCat(PlainNumber(value), " * (", absl::StrJoin(conditions, " or "), ")"));
+  }
+  return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
+}
+
+absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
+                                   int64_t layer) {
+  std::string rendered = text.literals[0];
+  for (size_t i = 0; i < text.expressions.size(); ++i) {
+    const Expr& root = text.expressions[i].root;
+    const bool is_name = root.kind == Expr::Kind::kName && root.index.empty();
+    const auto word =
+        is_name ? values.string_variables.find(root.name) : values.string_variables.end();
+    const auto by_layer = is_name ? values.by_layer.find(root.name) : values.by_layer.end();
+    if (word != values.string_variables.end()) {
+      absl::StrAppend(&rendered, word->second);
+    } else if (by_layer != values.by_layer.end() && layer == 0) {
+      absl::StrAppend(&rendered, ExpressionByLayer(by_layer->second));
+    } else {
+      PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(text.expressions[i], values, layer));
+      absl::StrAppend(&rendered, PlainNumber(value));
+    }
+    absl::StrAppend(&rendered, text.literals[i + 1]);
+  }
+  return rendered;
 }
 
 }  // namespace plumb

@@ -47,6 +47,14 @@ absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
                                       int64_t layer = 0, int64_t head = -1);
 
+// Returns an expression in `layer`, counted from 1, that has these values.
+std::string ExpressionByLayer(const std::vector<double>& values);
+
+// Returns the text with its expressions replaced by their values: words verbatim, numbers, and for
+// a per-layer scalar an expression in `layer`, unless `layer` is given.
+absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
+                                   int64_t layer = 0);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_ZOO_CONFIG_VALUES_H_

@@ -16,7 +16,6 @@
 #include "runtime/formats/strict_json.h"
 #include "runtime/schema/reader.h"
 #include "runtime/zoo/config_values.h"
-#include "runtime/zoo/family_template.h"
 #include "runtime/zoo/model_fields.h"
 
 namespace plumb {

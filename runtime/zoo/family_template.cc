@@ -2,13 +2,11 @@
 #include "runtime/zoo/family_template.h"
 
 #include <cstddef>
-#include <map>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/located.h"
@@ -17,38 +15,6 @@
 
 namespace plumb {
 namespace {
-
-// Returns the shortest period of the values, at most half their number; 0: none.
-size_t PeriodOf(const std::vector<double>& values) {
-  for (size_t period = 1; 2 * period <= values.size(); ++period) {
-    bool repeats = true;
-    for (size_t i = period; i < values.size() && repeats; ++i) {
-      repeats = values[i] == values[i - period];
-    }
-    if (repeats) return period;
-  }
-  return 0;
-}
-
-// Returns an expression in `layer`, from 1, that has these values.
-std::string ByLayer(const std::vector<double>& values) {
-  const size_t period = PeriodOf(values);
-  if (period == 1 || values.size() == 1) return PlainNumber(values[0]);
-  std::map<double, std::vector<std::string>> where;
-  const size_t count = period > 0 ? period : values.size();
-  for (size_t i = 0; i < count; ++i) {
-    if (values[i] == 0) continue;
-    where[values[i]].push_back(period > 0
-                                   ? absl::StrCat("layer % ", period, " == ", (i + 1) % period)
-                                   : absl::StrCat("layer == ", i + 1));
-  }
-  std::vector<std::string> terms;
-  for (const auto& [value, conditions] : where) {
-    terms.push_back(
-        absl::StrCat(PlainNumber(value), " * (", absl::StrJoin(conditions, " or "), ")"));
-  }
-  return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
-}
 
 absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values,
                            int64_t layer) {
@@ -95,10 +61,10 @@ absl::Status SetModelFields(const Family& family, const ConfigValues& values, v1
   for (const ScalarRule& rule : family.scalars) {
     if (rule.model_field.path.value.empty() || !rule.model_field.is_set_here) continue;
     const std::string& name = rule.name.value;
-    PLUMB_RETURN_IF_ERROR(SetModelField(
-        rule.model_field.path,
-        rule.per_layer ? ByLayer(values.by_layer.at(name)) : PlainNumber(values.scalars.at(name)),
-        model));
+    PLUMB_RETURN_IF_ERROR(SetModelField(rule.model_field.path,
+                                        rule.per_layer ? ExpressionByLayer(values.by_layer.at(name))
+                                                       : PlainNumber(values.scalars.at(name)),
+                                        model));
   }
   for (const StringVariableRule& rule : family.string_variables) {
     if (rule.model_field.path.value.empty() || !rule.model_field.is_set_here) continue;
@@ -109,28 +75,6 @@ absl::Status SetModelFields(const Family& family, const ConfigValues& values, v1
 }
 
 }  // namespace
-
-absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
-                                   int64_t layer) {
-  std::string rendered = text.literals[0];
-  for (size_t i = 0; i < text.expressions.size(); ++i) {
-    const Expr& root = text.expressions[i].root;
-    const bool is_name = root.kind == Expr::Kind::kName && root.index.empty();
-    const auto word =
-        is_name ? values.string_variables.find(root.name) : values.string_variables.end();
-    const auto by_layer = is_name ? values.by_layer.find(root.name) : values.by_layer.end();
-    if (word != values.string_variables.end()) {
-      absl::StrAppend(&rendered, word->second);
-    } else if (by_layer != values.by_layer.end() && layer == 0) {
-      absl::StrAppend(&rendered, ByLayer(by_layer->second));
-    } else {
-      PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(text.expressions[i], values, layer));
-      absl::StrAppend(&rendered, PlainNumber(value));
-    }
-    absl::StrAppend(&rendered, text.literals[i + 1]);
-  }
-  return rendered;
-}
 
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values) {
   v1::Model model;

@@ -3,7 +3,6 @@
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,11 +10,6 @@
 #include "runtime/zoo/family.h"
 
 namespace plumb {
-
-// Returns the text with its expressions replaced by their values: words verbatim, numbers, and for
-// a per-layer scalar an expression in `layer`, unless `layer` is given.
-absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
-                                   int64_t layer = 0);
 
 // Returns the model's description in text format: the family's pieces whose conditions hold, then
 // the fields of its scalars and words. Errors: kInvalidArgument with a location in the family.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of a TrainRun. train_run.cc begins runs and takes their steps, train_run_resume.cc resumes
-// them, train_run_incidents.cc continues after divergences, train_run_follow.cc has what only runs
-// of several ranks do.
-#ifndef PLUMB_RUNTIME_TRAIN_TRAIN_RUN_IMPL_H_
-#define PLUMB_RUNTIME_TRAIN_TRAIN_RUN_IMPL_H_
+// TrainRunState: everything that a TrainRun consists of. train_run.cc begins runs and takes their
+// steps, resume_run.cc resumes them, train_run_incidents.cc continues after divergences,
+// train_run_follow.cc has what only runs of several ranks do.
+#ifndef PLUMB_RUNTIME_TRAIN_TRAIN_RUN_STATE_H_
+#define PLUMB_RUNTIME_TRAIN_TRAIN_RUN_STATE_H_
 
 #include <algorithm>
 #include <chrono>
@@ -25,11 +25,12 @@
 #include "runtime/train/run_incidents.h"
 #include "runtime/train/run_probe.h"
 #include "runtime/train/train_ranks.h"
-#include "runtime/train/train_run.h"
+#include "runtime/train/train_request.h"
 
 namespace plumb {
 
-struct TrainRun::Impl {
+class TrainRunState {
+ public:
   using Clock = std::chrono::steady_clock;
   // Checkpoints triggered by time take at most 1/20 of the total time.
   static constexpr double kWritesApart = 20;
@@ -44,7 +45,7 @@ struct TrainRun::Impl {
     std::optional<api::Evaluator> evaluator;  // created after the trainer
   };
 
-  explicit Impl(HostRuntime* host) : runtime(host) {}
+  explicit TrainRunState(HostRuntime* host) : runtime(host) {}
   // Implementations of the functions of TrainRun. They throw std::bad_alloc.
   absl::Status Open(const TrainRequest& request);
   absl::StatusOr<StepReport> Step();
@@ -155,4 +156,4 @@ struct TrainRun::Impl {
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_TRAIN_TRAIN_RUN_IMPL_H_
+#endif  // PLUMB_RUNTIME_TRAIN_TRAIN_RUN_STATE_H_

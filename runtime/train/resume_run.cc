@@ -12,7 +12,7 @@
 #include "runtime/train/import_json.h"
 #include "runtime/train/resume_rules.h"
 #include "runtime/train/run_plugins.h"
-#include "runtime/train/train_run_impl.h"
+#include "runtime/train/train_run_state.h"
 
 namespace plumb {
 namespace {
@@ -21,14 +21,14 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const api::Spec& spec) const {
+absl::StatusOr<std::string> TrainRunState::WholeTextOf(const api::Spec& spec) const {
   PLUMB_ASSIGN_OR_RETURN(const api::Model other,
                          ToStatus(api::Model::Create(runtime->api(), spec)));
   return ToStatus(other.Text());
 }
 
-absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
-                                            const Tokenizer& tokenizer) const {
+absl::Status TrainRunState::CheckSameModel(const TrainRequest& request,
+                                           const Tokenizer& tokenizer) const {
   if (request.model_path.empty()) {
     if (request.model_overrides.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -45,7 +45,7 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
 }
 
 // Warns if the file differs: a resumed run keeps its own train.pbtxt.
-absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) const {
+absl::Status TrainRunState::CheckSameTraining(const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
   Overrides settings = request.train_overrides;
   settings.emplace_back("seed", absl::StrCat(fields().seed()));
@@ -63,15 +63,15 @@ absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) cons
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) const {
+absl::StatusOr<bool> TrainRunState::ResumesFiles(const TrainRequest& request) const {
   if (!request.resume) return false;
   // Without a model no run can begin; OpenExisting reports what is missing.
   const bool resumes = IsRunDirectory(request.out) || request.model_path.empty();
   return ranks == nullptr ? resumes : ranks->BroadcastFlag(resumes);
 }
 
-absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
-                                           const InitSource& source) const {
+absl::Status TrainRunState::CheckSameInit(const TrainRequest& request,
+                                          const InitSource& source) const {
   if (request.init.empty() || request.init == source.run) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       request.out, ": began with ", source.run.empty() ? "weights of its own" : "the weights of ",
@@ -79,8 +79,8 @@ absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
       "; resume it without --init, or choose another --out"));
 }
 
-absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source,
-                                                      const std::string& init) {
+absl::Status TrainRunState::RestartWithoutCheckpoint(const InitSource& source,
+                                                     const std::string& init) {
   if (!source.run.empty()) {
     const absl::StatusOr<std::string> now = IdentifyWeights(source.weights);
     if (now.ok() && !init.empty() && *now != init) {
@@ -102,8 +102,8 @@ absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source,
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunIdentity> TrainRun::Impl::ContinueIdentity(const TrainRequest& request,
-                                                             RunIdentity then) {
+absl::StatusOr<RunIdentity> TrainRunState::ContinueIdentity(const TrainRequest& request,
+                                                            RunIdentity then) {
   PLUMB_ASSIGN_OR_RETURN(RunIdentity now, Identify(request, ""));
   // Resuming does not decide these.
   now.Keep(then, {"init", "samples", "before"});
@@ -124,7 +124,7 @@ absl::StatusOr<RunIdentity> TrainRun::Impl::ContinueIdentity(const TrainRequest&
   return then;
 }
 
-absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
+absl::Status TrainRunState::OpenExisting(const TrainRequest& request) {
   if (IsRunDirectory(request.out)) {
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
     PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
@@ -202,13 +202,13 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
 }
 
 // Warns about unreadable losses; they do not prevent resuming from an intact checkpoint.
-absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
+absl::Status TrainRunState::KeepLines(absl::StatusOr<std::string> truncated) {
   PLUMB_RETURN_IF_ERROR(truncated.status());
   if (!truncated->empty()) runtime->Warn(*truncated);
   return absl::OkStatus();
 }
 
-void TrainRun::Impl::WarnIfFinished(const TrainRequest& request) {
+void TrainRunState::WarnIfFinished(const TrainRequest& request) {
   const int64_t done = step(), end = fields().decay_steps();
   const bool extended =
       std::any_of(request.train_overrides.begin(), request.train_overrides.end(),
@@ -235,8 +235,8 @@ void TrainRun::Impl::WarnIfFinished(const TrainRequest& request) {
 
 // Fails if model.pbtxt or train.pbtxt was edited since the checkpoint, unless edits are accepted
 // and change no field of the recipe that may not change.
-absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
-                                        const std::string& model_then) {
+absl::Status TrainRunState::CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
+                                       const std::string& model_then) {
   std::string edits;
   const Json state = Json::parse(checkpoint.state, nullptr, /*allow_exceptions=*/false);
   if (state.contains("train") && state["train"].is_string()) {
@@ -269,7 +269,7 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
 }
 
 // Fails unless `text`, a State() read from `file`, has the data and the seed of this run.
-absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
+absl::Status TrainRunState::CheckState(const std::string& text, const std::string& file) {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
     return absl::DataLossError(absl::StrCat(file, ": has no data_hash"));
@@ -296,7 +296,7 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const std::string& path) {
+absl::Status TrainRunState::LoadCheckpoint(const TrainRequest& request, const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(path, "state.json")));
   absl::StatusOr<IncidentState> then = IncidentsOf(checkpoint.state);
@@ -322,7 +322,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const s
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
+absl::Status TrainRunState::ReadTensors(const Checkpoint& checkpoint) {
   {
     // Unmapped before the next file is read, since pages that were read count as memory of this
     // process.
