@@ -220,6 +220,11 @@ void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train
   run->Statistics(phase, train, pieces ? own : run->ChunkRows(), pieces);
 }
 
+// Returns true if both inputs are one tensor.
+bool OneInput(const NormRun& run, const Point& point, const Operands& operands) {
+  return point[kAlias] != 0 && run.x2.rows() > 0 && operands.x2 == operands.x;
+}
+
 void CallForward(NormRun* run, const Point& point, const Operands& operands, ResidualSum* residual,
                  std::string* problem) {
   const bool train = point[kEvaluation] == 0, fused = residual->extension() != nullptr;
@@ -245,6 +250,7 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
+    if (OneInput(*run, point, operands)) call.x2 = call.x, call.x2_pitch = call.x_pitch;
     run->Expect(fused ? ResidualForward(run->instance(), *residual->extension(), call, sums,
                                         range.from, range.to)
                       : Forward(run->instance(), call, range.from, range.to),
@@ -313,6 +319,9 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->BackwardCall(add && !fused);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
+    if (OneInput(*run, point, operands) && call.x2 != nullptr) {
+      call.x2 = run->x.data(), call.x2_pitch = run->x.pitch();
+    }
     run->Expect(fused ? ResidualBackward(run->instance(), *residual->extension(), call, sums,
                                          range.from, range.to)
                       : Backward(run->instance(), call, range.from, range.to),
@@ -456,13 +465,6 @@ void AssignTo(const Operands& operands, NormRun* run) {
   run->context = operands.context == nullptr ? nullptr : operands.context->get();
 }
 
-Point Plain(Point point) {
-  for (const size_t axis : {kPlace, kPitches, kAlias, kAdd, kResidual, kPieces, kFrom})
-    point[axis] = 0;
-  point[kTo] = point[kRows];
-  return point;
-}
-
 bool IsExtremeX(const Point& point) {
   return point[kX] == kHugeX || point[kX] == kVanishingX || point[kX] == kDenormalX;
 }
@@ -472,9 +474,10 @@ bool IsExtremeDy(const Point& point) {
 }
 
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
-                  const Operands& operands) {
+                  const Operands& operands, double dparams) {
   NormRun run(instance, dtype, point[kRows], 1, PlaceOf(point), point[kPitches] != 0, false);
   AssignTo(operands, &run);
+  for (Rows& rows : run.dparams) rows.Fill(dparams);
   PointResult result;
   const bool train = point[kEvaluation] == 0;
   ResidualSum residual(run, point, operands);
@@ -502,6 +505,23 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
     result.problem = absl::StrCat(run.Name(), ": ", text);
   }
   return result;
+}
+
+Outcome OutcomeAt(const Instance& instance, const Point& point, const Operands& operands) {
+  return RunAt(instance, point, TypeOf(point), operands).outcome;
+}
+
+Outcome OfRows(Outcome outcome) {
+  outcome.dparams.clear();
+  outcome.buffers.clear();
+  outcome.call_saved.clear();
+  return outcome;
+}
+
+std::string At(const Point& point, const std::string& text) {
+  return text.empty() ? text
+                      : absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim],
+                                     " rows=", point[kRows], ": ", text);
 }
 
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,

@@ -142,7 +142,10 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
     munmap(map_, map_size_);
     throw CheckEnded{"the checker itself ran out of memory"};
   }
-  data_ = place.flush == Place::Flush::kEnd ? inner_ + (inner - used) : inner_ + lead;
+  const int64_t end = place.flush == Place::Flush::kEndAligned
+                          ? (inner - used) / kAlignment * kAlignment
+                          : inner - used;
+  data_ = inner_ + (flush && place.flush != Place::Flush::kStart ? end : lead);
   std::memset(inner_, kCanary, inner_size_);
 }
 

@@ -30,7 +30,8 @@ double HalfUlp(uint32_t dtype, double value);
 
 // Placement of rows in memory.
 struct Place {
-  enum class Flush { kNone, kStart, kEnd };  // the guard page that rows touch
+  // Guard page that rows touch; kEndAligned: as closely as a 64-byte aligned base allows.
+  enum class Flush { kNone, kStart, kEnd, kEndAligned };
   int64_t gap = 0;     // elements between the end of a row and the start of the next
   int64_t offset = 0;  // elements by which the first row is misaligned; only with kNone
   Flush flush = Flush::kNone;

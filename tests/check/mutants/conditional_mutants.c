@@ -3,50 +3,14 @@
  * attribute, phase, magnitude, alignment or path. MUTANT is the number of the built one; its line
  * below has the condition and the bug. They are typical errors of authors: a forgotten tail, a
  * vector path that was never run, a parameter gradient that is set and not added. */
-#ifdef MUTANT_FLAGS
-#define BASE_FLAGS (MUTANT_FLAGS)
-#endif
+#define MANY_FLAGS(n, flags) ((n) == 85 ? PLUMB_NORM_APPROXIMATE_GRADIENT : (flags))
+#include "many.h"
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
 #include "call_copy.h"
 #include "base_norm.h"
 
-typedef struct { /* operand of any type */
-  uint32_t type;
-  void* base;
-  ptrdiff_t pitch;
-} Operand;
-
-static double Get(Operand o, int64_t row, uint32_t i) {
-  const void* p = (const char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_DTYPE_F64) return ((const double*)p)[i];
-  if (o.type == PLUMB_DTYPE_BF16) return plumb_bf16_to_float(((const plumb_bf16*)p)[i]);
-  return ((const float*)p)[i];
-}
-
-static void Set(Operand o, int64_t row, uint32_t i, double value) {
-  void* p = (char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_DTYPE_F64) ((double*)p)[i] = value;
-  if (o.type == PLUMB_DTYPE_BF16) ((plumb_bf16*)p)[i] = plumb_bf16_from_float((float)value);
-  if (o.type == PLUMB_DTYPE_F32) ((float*)p)[i] = (float)value;
-}
-
-static void Scale(Operand o, uint32_t dim, int64_t r0, int64_t r1, double by) {
-  for (int64_t r = r0; r < r1; ++r)
-    for (uint32_t i = 0; i < dim; ++i) Set(o, r, i, Get(o, r, i) * by);
-}
-
-static double Largest(Operand o, uint32_t dim, int64_t row) {
-  double largest = 0;
-  for (uint32_t i = 0; i < dim; ++i) largest = fmax(largest, fabs(Get(o, row, i)));
-  return largest;
-}
-
-static double Mean(Operand o, uint32_t dim, int64_t row) {
-  double sum = 0;
-  for (uint32_t i = 0; i < dim; ++i) sum += Get(o, row, i);
-  return sum / dim;
-}
+#include "operand.h"
 
 /* Converts f32 to bf16 without rounding; `away`: to the larger magnitude. */
 static plumb_bf16 Cut(float value, int away) {
@@ -224,3 +188,14 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   }
   return PLUMB_OK;
 }
+
+#define LIST(X) X(1, N2) X(2, any) X(3, any) X(4, any) X(5, N1) X(6, any) X(7, any) X(8, any) \
+  X(9, any) X(10, N2) X(11, N2) X(12, N1) X(13, N1) X(14, N1) X(15, N1) X(16, N4) X(17, N4) \
+  X(18, N4) X(19, N4) X(20, any) X(21, any) X(22, N1) X(23, any) X(24, N12) X(25, any) \
+  X(26, any) X(27, any) X(28, any) X(29, any) X(30, any) X(31, any) X(32, any) X(33, any) \
+  X(34, any) X(35, any) X(36, any) X(37, any) X(38, any) X(39, any) X(40, any) X(41, any) \
+  X(42, any) X(43, any) X(44, any) X(45, any) X(46, any) X(47, any) X(48, any) X(49, any) \
+  X(50, any) X(51, any) X(52, any) X(53, any) X(54, any) X(55, any) X(56, any) X(57, any) \
+  X(58, any) X(59, any) X(60, any) X(61, any) X(62, any) X(63, any) X(64, any) X(65, any) \
+  X(66, R1) X(85, N2)
+MANY(LIST)

@@ -2,15 +2,17 @@
 /* Mutants outside the hot functions: a correct norm whose create, destroy or flags do unexpected
  * things. MUTANT is the number of the built one. */
 #define _DEFAULT_SOURCE /* for setenv, which C11 alone does not declare */
+#define MANY_FLAGS(n, flags)                      \
+  ((n) == 82   ? PLUMB_NORM_IDENTITY              \
+   : (n) == 83 ? PLUMB_NORM_SHIFT_INVARIANT       \
+               : (flags))
+#include "many.h"
 #include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef MUTANT_FLAGS
-#define BASE_FLAGS (MUTANT_FLAGS)
-#endif
 #define BASE_CREATE SpoiltCreate
 #define BASE_DESTROY SpoiltDestroy
 #include "base_norm.h"
@@ -64,3 +66,8 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
   if (MUTANT == 81 && dim > 64) fprintf(stderr, "destroyed\n");
   BaseDestroy(instance);
 }
+
+#define LIST(X) X(67, any) X(68, R4) X(69, R4) X(70, any) X(71, any) X(72, any) X(73, R4) \
+  X(74, any) X(75, any) X(76, any) X(77, any) X(78, any) X(79, any) X(80, any) X(81, any) \
+  X(82, N13) X(83, any)
+MANY(LIST)
