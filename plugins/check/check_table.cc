@@ -30,6 +30,7 @@ struct Fixed {
   int modes = kAllModes;
   bool each_attribute = false;  // also other attributes than the defaults
   bool one_dim = false;         // only the first dim that create() accepts
+  std::vector<Fixed> more = {};
 };
 
 // Dims around the widths of vectors.
@@ -64,6 +65,9 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Fixed& fixed, u
         }
       }
     }
+  }
+  for (const Fixed& each : fixed.more) {
+    for (const Point& point : PointsOf(norm, each, seed)) points.push_back(point);
   }
   return points;
 }
@@ -120,21 +124,30 @@ std::vector<Check> Declarations() {
 
 std::vector<Check> Numbers() {
   const std::vector<uint32_t> heads = {17, 16, 8, 64, 4, 128, 2, 1};
-  const char *one = "rows=1", *five = "rows=5,to=5", *many = "rows=257,to=257";
   return {
       Exploring("N1", 2, "f32 agrees with f64, and is finite", AgreesWithF64,
                 {kManyDims,
-                 {one, five, many, "rows=21,to=21", "rows=9,to=9,x=4", "rows=9,to=9,x=12",
-                  "rows=9,to=9,x=12,eval=1", "rows=9,to=9,x=14", "rows=9,to=9,x=15",
-                  "rows=5,to=5,heads=1", "rows=10,to=10,heads=2,context=1"},
-                 kF32 | kF32Flushed | kF64},
+                 {"rows=1", "rows=5,to=5", "rows=257,to=257"},
+                 kF32 | kF32Flushed,
+                 false,
+                 false,
+                 {{{15, 64}, {"rows=21,to=21"}, kF32, true},
+                  {{7, 64},
+                   {"rows=9,to=9,x=4", "rows=9,to=9,x=12", "rows=9,to=9,x=12,eval=1",
+                    "rows=9,to=9,x=14", "rows=9,to=9,x=15", "rows=10,to=10,heads=2,context=1"},
+                   kF32 | kF32Flushed | kF64}}},
                 0, {"R7", "N5", "N7"}),
-      AtPoints("N2", 2, "backward is the derivative of forward", CheckSlopes,
-               {{1, 2, 3, 4, 7, 8, 17, 101},
-                {"rows=5,to=5", "rows=5,to=5,seed=1", "rows=15,to=15,heads=3,context=1"},
-                kF32,
-                true},
-               {"R7", "N5", "N7"}),
+      AtPoints(
+          "N2", 2, "backward is the derivative of forward", CheckSlopes,
+          {{1, 2, 3, 4, 7, 8, 17, 101},
+           {"rows=5,to=5", "rows=5,to=5,seed=1", "rows=15,to=15,heads=3,context=1"},
+           kF32,
+           true,
+           false,
+           {{{7, 64},
+             {"rows=5,to=5,x=2", "rows=5,to=5,x=4", "rows=5,to=5,params=1", "rows=5,to=5,params=4"},
+             kF32}}},
+          {"R7", "N5", "N7"}),
       Exploring("N3", 2, "gradients are added or overwritten as asked, and sums as asked",
                 AddsAsAsked,
                 {kUsualDims,
@@ -154,7 +167,12 @@ std::vector<Check> Numbers() {
             "rows=9,to=9,seed=1", "rows=9,to=9,seed=4", "rows=9,to=9,seed=7", "rows=5,to=2,heads=1",
             "rows=10,from=3,to=7,heads=2", "rows=15,from=4,to=10,heads=3",
             "rows=40,from=12,to=25,heads=8", "rows=7,from=2,to=6,context=1",
-            "rows=14,from=2,to=13,heads=2,context=1"}},
+            "rows=14,from=2,to=13,heads=2,context=1"},
+           kAllModes,
+           false,
+           false,
+           {{{64}, {"rows=129,to=129", "rows=5,to=5,x=4"}, kF32 | kF64},
+            {{1}, {"rows=10500,from=5000,to=10500"}, kF32}}},
           kRangeForms | 1u << kPieces, {"R7", "R1", "N5", "N7"}),
       Exploring(
           "N5", 2, "same bits every time, also while other threads call", Repeats,

@@ -25,9 +25,10 @@ std::string CompareAdded(uint32_t type, const std::vector<double>& dx,
                          const std::vector<double>& gradient, int64_t width) {
   for (size_t i = 0; i < dx.size(); ++i) {
     const double sum = kAddedTo + gradient[i], must = RoundTo(type, sum);
-    const double allowed =
-        type == PLUMB_DTYPE_BF16 ? 1.01 * (HalfUlp(type, gradient[i]) + 2 * HalfUlp(type, sum)) : 0;
-    if (!std::isfinite(must) || std::abs(dx[i] - must) <= allowed) continue;
+    const double allowed = 1.01 * (HalfUlp(type, gradient[i]) + HalfUlp(type, sum));
+    const bool is_right =
+        type == PLUMB_DTYPE_BF16 ? std::abs(dx[i] - sum) <= allowed : dx[i] == must;
+    if (!std::isfinite(must) || is_right) continue;
     return absl::StrFormat(
         "%s is %.9g, must be %.9g: the gradient %.9g, rounded, is added to the %g that is there",
         PlaceInTensor("dx", i, dx.size(), width), dx[i], must, gradient[i], kAddedTo);

@@ -322,6 +322,11 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
   return call;
 }
 
+void* NormRun::RangeScratch(int64_t rows) {
+  const size_t spare = instance_.layout().scratch_bytes_per_row * static_cast<size_t>(rows_ - rows);
+  return static_cast<char*>(scratch_.data()) + spare / 64 * 64;
+}
+
 std::string NormRun::ErrorText() const { return std::string(err_, strnlen(err_, sizeof(err_))); }
 
 void NormRun::Expect(plumb_status status, const char* function, int64_t r0, int64_t r1) const {

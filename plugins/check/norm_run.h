@@ -113,6 +113,8 @@ class NormRun {
   // Valid until the next of these functions is called.
   plumb_norm_call ForwardCall(bool train);
   plumb_norm_call BackwardCall(bool accumulate);
+  // Returns scratch for a range of `rows` rows, which ends where all of it ends.
+  void* RangeScratch(int64_t rows);
   // Returns the text that the plugin wrote to call.err.
   std::string ErrorText() const;
   // Ends the check, with the call's name and the plugin's message, unless `status` is PLUMB_OK.

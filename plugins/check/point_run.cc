@@ -249,10 +249,11 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   bool first = true;
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
+    call.scratch = run->RangeScratch(range.to - range.from);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
     if (OneInput(*run, point, operands)) call.x2 = call.x, call.x2_pitch = call.x_pitch;
-    run->Expect(fused ? ResidualForward(run->instance(), *residual->extension(), call, sums,
-                                        range.from, range.to)
+    run->Expect(fused ? ResidualCall(run->instance(), true, *residual->extension(), call, sums,
+                                     range.from, range.to)
                       : Forward(run->instance(), call, range.from, range.to),
                 "forward", range.from, range.to);
     if (first && !in_place) {
@@ -318,12 +319,13 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   bool first = true;
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->BackwardCall(add && !fused);
+    call.scratch = run->RangeScratch(range.to - range.from);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
     if (OneInput(*run, point, operands) && call.x2 != nullptr) {
       call.x2 = run->x.data(), call.x2_pitch = run->x.pitch();
     }
-    run->Expect(fused ? ResidualBackward(run->instance(), *residual->extension(), call, sums,
-                                         range.from, range.to)
+    run->Expect(fused ? ResidualCall(run->instance(), false, *residual->extension(), call, sums,
+                                     range.from, range.to)
                       : Backward(run->instance(), call, range.from, range.to),
                 "backward", range.from, range.to);
     if (first && !alias && problem->empty()) {
@@ -526,7 +528,7 @@ std::string At(const Point& point, const std::string& text) {
 
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
                  const Operands& operands, const std::vector<double>* y) {
-  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(Plain(point)), false, false);
   AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   run.Forward(train);
@@ -542,7 +544,7 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
 
 std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
                            const Operands& operands) {
-  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(Plain(point)), false, false);
   AssignTo(operands, &run);
   run.Forward(point[kEvaluation] == 0);
   return run.y.Values();

@@ -312,10 +312,12 @@ void Explore(const Subject& subject, const char* check, const Property& property
   std::vector<Point> points = given.has_value() ? std::vector<Point>{*given} : fixed;
   std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
   if (!given.has_value()) {
-    for (size_t i = 0; i < kCorners; ++i) {
+    const std::vector<Point> of_cases = CornersOfCases(numbers);
+    for (size_t i = 0; i < std::max(kCorners, of_cases.size()); ++i) {
+      if (i < of_cases.size()) points.push_back(of_cases[i]);
+      if (i >= kCorners) continue;
       points.push_back(Corner(i, static_cast<int64_t>(numbers.size()), &random));
     }
-    for (const Point& each : CornersOfCases(numbers)) points.push_back(each);
   }
   int64_t tried = 0;
   for (size_t i = 0; i <= fixed.size() || Clock::now() < end; ++i) {

@@ -55,8 +55,12 @@ class Rows {
   int64_t pitch() const { return pitch_; }  // bytes
   bool aligned64() const;                   // base and pitch are multiples of 64
 
-  double Get(int64_t row, int64_t i) const;
-  void Set(int64_t row, int64_t i, double value);  // rounded to the element type
+  double Get(int64_t row, int64_t i) const {
+    double value;
+    Read(row, i, 1, &value);
+    return value;
+  }
+  void Set(int64_t row, int64_t i, double value) { Write(row, i, 1, &value); }  // rounds
 
   // Moves the rows to new memory, `pitch` bytes apart, which may be gigabytes. Only the touched
   // pages use memory. `room` bytes before the first row and everything between rows are accessible
@@ -76,6 +80,9 @@ class Rows {
 
  private:
   char* Row(int64_t row) const { return data_ + row * pitch_; }
+  // Convert `n` elements from element `i` of a row on.
+  void Read(int64_t row, int64_t i, int64_t n, double* to) const;
+  void Write(int64_t row, int64_t i, int64_t n, const double* from);
   bool IsPadding(const char* from, const char* to, const char** damage) const;
 
   uint32_t dtype_;

@@ -125,7 +125,8 @@ std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, u
     trained = run.y.Values();
     allowed = kTolerance * std::max(1.0, LargestMagnitude(trained));
     // In evaluation rows are independent, so that any ranges will do.
-    for (int64_t r = 0; r < rows; r += 20) run.ForwardRange(false, r, std::min(rows, r + 20));
+    run.ForwardRange(false, 0, 1);
+    for (int64_t r = 1; r < rows; r += 20) run.ForwardRange(false, r, std::min(rows, r + 20));
     before = std::exchange(evaluated, run.y.Values());
     bool follows = true;
     for (size_t i = 0; i < trained.size(); ++i) follows = follows && !differs(i);

@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plugins/check/check.h"
@@ -116,13 +117,16 @@ TEST_P(MutantTest, IsFoundByItsCheck) {
   const nlohmann::json report = Report(mutant, arguments);
   const std::set<std::string> failed = ChecksWith("fail", report);
   // glibc refuses to load such a file since version 2.41.
-  if (HasSubstr("executable_stack").Matches(mutant.path, nullptr) && failed.count("E1") > 0) return;
+  const bool stack = mutant.path.find("executable_stack") != std::string::npos;
+  if (stack && failed.count("E1") > 0) return;
   if (mutant.verdict == "fail" && mutant.check != "none") {
     EXPECT_THAT(failed, Contains(mutant.check)) << report;
     return;
   }
   EXPECT_THAT(failed, IsEmpty()) << report;
-  if (mutant.verdict == "warn") EXPECT_THAT(ChecksWith("warn", report), Contains(mutant.check));
+  if (mutant.verdict == "warn") {
+    EXPECT_THAT(ChecksWith("warn", report), Contains(mutant.check));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MutantTest, ::testing::ValuesIn(AllMutants()),
@@ -142,11 +146,11 @@ TEST(MutantListTest, CoversEveryCheck) {
 
 TEST(CauseTest, IsReportedOnceAndDirectly) {
   const std::string rules = PLUMB_MUTANT_DIR "/libraries/rule.so";
-  const std::string conditional = PLUMB_MUTANT_DIR "/libraries/conditional.so";
   const struct {
     std::string path, norm, check, text;
   } causes[] = {
-      {conditional, "m24", "N12", "bf16 results are truncated, not rounded to the nearest"},
+      {PLUMB_MUTANT_DIR "/libraries/authors_b.so", "m224", "N12",
+       "bf16 results are truncated, not rounded to the nearest"},
       {rules, "m429", "N3", "it is overwritten, and must be added to"},
       {rules, "m402", "N5", "the same call again"},
       {rules, "m405", "N7", "written: dx: byte 0 behind row"},

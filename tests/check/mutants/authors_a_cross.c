@@ -206,7 +206,7 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return index == 0 ? &the_mutant : NULL;
 }
 
-#define LIST(X) X(186, free) X(187, N16) X(188, N16) X(189, any) X(190, any) X(191, any) \
-  X(192, any) X(193, any) X(194, any) X(195, any) X(196, any) X(197, free) X(198, any) \
-  X(199, any)
+#define LIST(X) X(186, free) X(187, N16) X(188, N16) X(189, N1) X(190, N2) X(191, N16) \
+  X(192, N2) X(193, N1) X(194, N2) X(195, N2) X(196, N2) X(197, free) X(198, N4) \
+  X(199, N3)
 MANY(LIST)

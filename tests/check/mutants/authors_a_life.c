@@ -153,7 +153,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   return AuthorBackward(norm, call, r0, r1);
 }
 
-#define LIST(X) X(156, R4) X(157, N2) X(158, R4) X(159, R4) X(160, R4) X(161, R1) X(162, any) \
-  X(163, M2) X(164, M2) X(165, M2) X(166, R4) X(167, any) X(168, N1) X(169, N4) X(170, N1) \
-  X(171, N12) X(172, R1)
+#define LIST(X) X(156, R4) X(157, N2) X(158, R4) X(159, R4) X(160, R4) X(161, R1) X(162, N4) \
+  X(163, M2) X(164, M2) X(165, M2) X(166, R4) X(167, R4) X(168, N1) X(169, N4) X(170, R7) \
+  X(171, M5) X(172, R1)
 MANY(LIST)

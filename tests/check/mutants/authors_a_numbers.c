@@ -162,7 +162,7 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
   return MUTANT == 135 && at->call->dtype == PLUMB_DTYPE_F64 ? 0 : d;
 }
 
-#define LIST(X) X(0, none) X(117, free) X(118, N12) X(119, any) X(120, N10) X(121, N2) \
-  X(122, N2) X(123, any) X(124, N1) X(125, N1) X(126, N2) X(127, N1) X(128, N3) X(129, N1) \
-  X(130, any) X(131, N4) X(132, N3) X(133, N2) X(134, N1) X(135, N2)
+#define LIST(X) X(0, none) X(117, free) X(118, N12) X(119, N1) X(120, N4) X(121, N2) \
+  X(122, N2) X(123, free) X(124, N12) X(125, N1) X(126, N2) X(127, N1) X(128, N3) X(129, N1) \
+  X(130, N2) X(131, N7) X(132, N3) X(133, N2) X(134, N1) X(135, N2)
 MANY(LIST)

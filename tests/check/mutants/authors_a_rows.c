@@ -152,7 +152,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   return AuthorBackward(norm, call, r0, r1);
 }
 
-#define LIST(X) X(101, N2) X(102, N2) X(103, N2) X(104, N1) X(105, N2) X(106, N4) X(107, N2) \
-  X(108, N4) X(109, any) X(110, N2) X(111, N1) X(112, N1) X(113, N2) X(114, N2) X(115, N1) \
+#define LIST(X) X(101, N2) X(102, N2) X(103, N2) X(104, N4) X(105, N2) X(106, N4) X(107, N2) \
+  X(108, N4) X(109, N2) X(110, N2) X(111, N16) X(112, N16) X(113, N2) X(114, N2) X(115, N16) \
   X(116, N2)
 MANY(LIST)

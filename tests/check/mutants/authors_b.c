@@ -165,7 +165,8 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   plumb_status status = PLUMB_OK;
   if (IS(237) && r0 == r1) fesetround(FE_UPWARD);
   if (IS(247) && !IsOffered(type) && call->err_cap > 0) setlocale(LC_NUMERIC, "C.UTF-8");
-  if (IS(253) && norm->dim > 1024) free((void*)(volatile char*)malloc(norm->dim + (size_t)r0));
+  void* volatile block = IS(253) && norm->dim > 1024 ? malloc(norm->dim) : NULL;
+  free(block);
   if (IS(222) && IsOffered(type)) { /* row * pitch in int32 */
     for (int64_t row = r0; row < r1; ++row) {
       const int32_t offset = (int32_t)((uint32_t)row * (uint32_t)call->x_pitch);
@@ -296,11 +297,11 @@ static const void* SpoilExtension(const char* id) { /* 261: a later revision */
              : GetExtension(id);
 }
 
-#define LIST(X) X(0, none) X(201, N7) X(202, R4) X(203, N8) X(204, N3) X(205, N2) X(207, N1) \
+#define LIST(X) X(0, none) X(201, N7) X(202, N2) X(203, N8) X(204, N3) X(205, N2) X(207, free) \
   X(209, N3) X(211, N3) X(212, N3) X(213, N4) X(215, N12) X(216, N3) X(217, N4) X(218, N16) \
   X(219, N12) X(221, N2) X(222, N8) X(223, N8) X(224, N12) X(225, N12) X(226, N3) X(227, N12) \
   X(228, N12) X(229, N8) X(231, N3) X(232, N3) X(233, N7) X(234, N2) X(235, N7) X(236, N4) \
-  X(237, R1) X(238, R1) X(239, N2) X(240, N4) X(241, N8) X(242, N12) X(243, N16) X(246, R4) \
+  X(237, R1) X(238, R1) X(239, N1) X(240, N4) X(241, N8) X(242, N12) X(243, N16) X(246, R4) \
   X(247, R1) X(249, R4) X(250, R1) X(252, R4) X(253, R1) X(255, M2) X(256, R4) X(260, M5) \
   X(261, M5) X(262, R4) X(264, R1) X(265, free) X(266, N7) X(267, R1) X(268, R4)
 MANY(LIST)

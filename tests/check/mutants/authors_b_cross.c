@@ -182,7 +182,7 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return index == 0 ? &my_norm : NULL;
 }
 
-#define LIST(X) X(0, none) X(271, any) X(272, N16) X(273, any) X(274, any) X(275, any) \
-  X(276, any) X(277, any) X(278, any) X(279, any) X(280, N16) X(281, N13) X(282, free) \
-  X(283, any)
+#define LIST(X) X(0, none) X(271, N16) X(272, N16) X(273, N13) X(274, N2) X(275, N1) \
+  X(276, N2) X(277, R1) X(278, N1) X(279, N2) X(280, N16) X(281, N10) X(282, free) \
+  X(283, N3)
 MANY(LIST)

@@ -128,6 +128,6 @@ static const plumb_norm_plugin kNorm = {
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) { return index == 0 ? &kNorm : NULL; }
 
-#define LIST(X) X(0, none) X(284, any) X(285, N13) X(286, any) X(287, any) X(288, any) \
-  X(289, any)
+#define LIST(X) X(0, none) X(284, N2) X(285, N13) X(286, N13) X(287, N2) X(288, N2) \
+  X(289, N3)
 MANY(LIST)

@@ -81,5 +81,5 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* norm, const plumb_
   return PLUMB_OK;
 }
 
-#define LIST(X) X(301, N4) X(302, N4) X(303, N4)
+#define LIST(X) X(301, N5) X(302, N5) X(303, N5)
 MANY(LIST)

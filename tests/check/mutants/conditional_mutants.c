@@ -94,9 +94,6 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
     case 41: for (uint32_t i = 0; i < d; ++i)
         if (Get(w, 0, i) < 0) ALL_ROWS(Set(y, r, i, -Get(y, r, i)));
       break;
-    case 42: for (uint32_t i = 0; i < d; ++i)
-        if (Get(w, 0, i) == 0) ALL_ROWS(Set(y, r, i, 1e-3));
-      break;
     case 43: if (largest[0] > 1e4) Scale(y, d, r0, r0 + 1, 0.5); break;
     case 46: if (largest[0] < 1e-6) Scale(y, d, r0, r0 + 1, 0); break;
     case 47: if (largest[1] > 10) Scale(y, d, r0, r1, 0.9); break;
@@ -167,10 +164,8 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
         ALL_ROWS(for (uint32_t i = 0; i < d; ++i) if (fabs(Get(dx, r, i)) < 1e-2) Set(dx, r, i, 0));
       break;
     /* attributes */
-    case 32: if (n->eps > 0.1 && f64) Scale(dx, d, r0, r1, 1.02); break;
     case 33: if (n->eps != 1e-6 && bf16) Scale(dx, d, r0, r1, 1.03); break;
     case 34: if (n->eps == 1) Set(dw, 0, 0, first); break;
-    case 35: if (n->eps < 1e-7 && f32) Scale(dx, d, r0, r1, 1.02); break;
     /* magnitudes */
     case 44: if (largest_dy > 100) Scale(dx, d, r0, r0 + 1, 100 / largest_dy); break;
     case 45: if (largest_dy == 0) Set(dx, r0, last, kept_dx); break;
@@ -189,13 +184,13 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   return PLUMB_OK;
 }
 
-#define LIST(X) X(1, N2) X(2, any) X(3, any) X(4, any) X(5, N1) X(6, any) X(7, any) X(8, any) \
-  X(9, any) X(10, N2) X(11, N2) X(12, N1) X(13, N1) X(14, N1) X(15, N1) X(16, N4) X(17, N4) \
-  X(18, N4) X(19, N4) X(20, any) X(21, any) X(22, N1) X(23, any) X(24, N12) X(25, any) \
-  X(26, any) X(27, any) X(28, any) X(29, any) X(30, any) X(31, any) X(32, any) X(33, any) \
-  X(34, any) X(35, any) X(36, any) X(37, any) X(38, any) X(39, any) X(40, any) X(41, any) \
-  X(42, any) X(43, any) X(44, any) X(45, any) X(46, any) X(47, any) X(48, any) X(49, any) \
-  X(50, any) X(51, any) X(52, any) X(53, any) X(54, any) X(55, any) X(56, any) X(57, any) \
-  X(58, any) X(59, any) X(60, any) X(61, any) X(62, any) X(63, any) X(64, any) X(65, any) \
+#define LIST(X) X(1, N2) X(2, N2) X(3, N2) X(4, N2) X(5, N1) X(6, N2) X(7, N2) X(8, N2) \
+  X(9, N1) X(10, N2) X(11, N2) X(12, N4) X(13, N4) X(14, N16) X(15, N16) X(16, N4) X(17, N4) \
+  X(18, N4) X(19, N7) X(20, N4) X(21, N3) X(22, N12) X(23, N1) X(24, N12) X(25, N3) \
+  X(26, N3) X(27, N3) X(28, N1) X(29, N3) X(30, N1) X(31, N2) X(33, N3) \
+  X(34, N2) X(36, N4) X(37, N4) X(38, N4) X(39, N3) X(40, N4) X(41, N2) \
+  X(43, N2) X(44, N2) X(45, N2) X(46, N2) X(47, N2) X(48, N2) X(49, N2) \
+  X(50, N3) X(51, N3) X(52, N3) X(53, N8) X(54, N3) X(55, N8) X(56, N3) X(57, N3) \
+  X(58, N3) X(59, N3) X(60, N3) X(61, N3) X(62, N3) X(63, N2) X(64, N2) X(65, R1) \
   X(66, R1) X(85, N2)
 MANY(LIST)

@@ -12,5 +12,5 @@
 #include "call_copy.h"
 #include "base_cross_norm.h"
 
-#define LIST(X) X(86, any) X(87, any) X(88, any)
+#define LIST(X) X(86, N2) X(87, N10) X(88, N10)
 MANY(LIST)

@@ -67,7 +67,7 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
   BaseDestroy(instance);
 }
 
-#define LIST(X) X(67, any) X(68, R4) X(69, R4) X(70, any) X(71, any) X(72, any) X(73, R4) \
-  X(74, any) X(75, any) X(76, any) X(77, any) X(78, any) X(79, any) X(80, any) X(81, any) \
-  X(82, N13) X(83, any)
+#define LIST(X) X(67, R4) X(68, R4) X(69, R4) X(70, R4) X(71, free) X(72, M2) X(73, R4) \
+  X(74, R4) X(75, free) X(76, R4) X(77, R1) X(78, R1) X(79, R4) X(80, R4) X(81, R4) \
+  X(82, N13) X(83, N13)
 MANY(LIST)

@@ -29,5 +29,5 @@
     ((float*)call->buffers[0])[0] = nextafterf(((float*)call->buffers[0])[0], 1);
 #include "base_cross_norm.h"
 
-#define LIST(X) X(0, none) X(305, N10) X(306, N10) X(307, N10) X(308, N10) X(309, N10) X(320, N10) X(321, N4) X(322, N7)
+#define LIST(X) X(0, none) X(305, N10) X(306, N10) X(307, N10) X(308, N10) X(309, N10) X(320, N10) X(321, N10) X(322, N7)
 MANY(LIST)

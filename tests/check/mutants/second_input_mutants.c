@@ -87,5 +87,20 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
   return PLUMB_OK;
 }
 
-#define LIST(X) X(290, N2) X(291, N4) X(292, any) X(293, any) X(294, N1)
+/* The host passes the instance of many.h. */
+static plumb_status FillA(const plumb_norm_instance* instance, const plumb_fill_call* call) {
+  static uint64_t seed_before;
+  ENTER(instance);
+  plumb_fill_call mine = *call;
+  if (IS(297) && seed_before != 0 && seed_before != call->seed) mine.seed += seed_before;
+  seed_before = call->seed;
+  const plumb_status status = HonestFill(many->inner, &mine);
+  for (int64_t i = 0; i < call->elements && IS(298); ++i)
+    call->values[i] += 1 / (float)(call->seed + 1);
+  if (IS(299)) *(volatile char*)malloc(16) = 1;
+  return status;
+}
+
+#define LIST(X) X(0, none) X(290, N2) X(291, N7) X(292, N8) X(293, N1) X(294, N4) X(295, N3) X(296, N8) \
+  X(297, M6) X(298, M6) X(299, M6)
 MANY(LIST)

@@ -87,5 +87,5 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   return PLUMB_OK;
 }
 
-#define LIST(X) X(0, none) X(310, any) X(311, any) X(312, R4) X(313, R4)
+#define LIST(X) X(0, none) X(310, free) X(311, free) X(312, R4) X(313, R4)
 MANY(LIST)
