@@ -137,8 +137,7 @@ void AddPluginBenchCommand(CLI::App* plugin, Invocation* invocation) {
       "in\n"
       "f32 and bf16, for rows that fit into caches and rows that do not. Rounds interleave the "
       "norm,\n"
-      "the other norm, and a memcpy of the bytes that the pass must move, which is the limit.\n"
-      "Check P1 (plumb plugin check --level 4) warns if a norm is far below it.\n\n"
+      "the other norm, and a memcpy of the bytes that the pass must move, which is the limit.\n\n"
       "Example:\n"
       "  plumb plugin bench ./my_norm.so\n"
       "  plumb plugin bench layer_norm --against rms_norm");

@@ -283,66 +283,67 @@ plumb_status Fill(const Instance& instance, const plumb_fill_call& call) {
   return Guarded(Function::kFill, instance.dim(), [&] { return fill(instance.handle(), &call); });
 }
 
+namespace {
+
+// Calls a hot function with the call in the layout of the instance's host.
+template <class Work>
+plumb_status CallHot(Function function, const Instance& instance, const plumb_norm_call& call,
+                     int64_t r0, int64_t r1, const Work& work) {
+  Versioned<plumb_norm_call> own(call, instance.version());
+  return Guarded(function, call, r0, r1, [&] { return work(instance.handle(), own.get()); });
+}
+
+}  // namespace
+
 plumb_status Forward(const Instance& instance, const plumb_norm_call& call, int64_t r0,
                      int64_t r1) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  return Guarded(Function::kForward, call, r0, r1,
-                 [&] { return instance.norm().forward(instance.handle(), own.get(), r0, r1); });
+  return CallHot(Function::kForward, instance, call, r0, r1, [&](auto* handle, auto* own) {
+    return instance.norm().forward(handle, own, r0, r1);
+  });
 }
 
 plumb_status Backward(const Instance& instance, const plumb_norm_call& call, int64_t r0,
                       int64_t r1) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  return Guarded(Function::kBackward, call, r0, r1,
-                 [&] { return instance.norm().backward(instance.handle(), own.get(), r0, r1); });
+  return CallHot(Function::kBackward, instance, call, r0, r1, [&](auto* handle, auto* own) {
+    return instance.norm().backward(handle, own, r0, r1);
+  });
 }
 
 plumb_status StatsPartial(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                           int64_t r0, int64_t r1, void* partial) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  return Guarded(Function::kStatsPartial, call, r0, r1, [&] {
-    return instance.norm().stats_partial(instance.handle(), phase, own.get(), r0, r1, partial);
+  return CallHot(Function::kStatsPartial, instance, call, r0, r1, [&](auto* handle, auto* own) {
+    return instance.norm().stats_partial(handle, phase, own, r0, r1, partial);
   });
 }
 
 plumb_status StatsCombine(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                           void* acc, const void* partial, const plumb_norm_combine* extension) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  return Guarded(Function::kStatsCombine, call, 0, call.rows, [&]() -> plumb_status {
-    if (extension != nullptr) {
-      return extension->combine(instance.handle(), phase, own.get(), acc, partial);
-    }
-    instance.norm().stats_combine(instance.handle(), phase, own.get(), acc, partial);
-    return PLUMB_OK;
-  });
+  return CallHot(Function::kStatsCombine, instance, call, 0, call.rows,
+                 [&](auto* handle, auto* own) -> plumb_status {
+                   if (extension != nullptr)
+                     return extension->combine(handle, phase, own, acc, partial);
+                   instance.norm().stats_combine(handle, phase, own, acc, partial);
+                   return PLUMB_OK;
+                 });
 }
 
 plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                            void* acc) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  return Guarded(Function::kStatsFinalize, call, 0, call.rows, [&] {
-    return instance.norm().stats_finalize(instance.handle(), phase, own.get(), acc);
-  });
+  return CallHot(Function::kStatsFinalize, instance, call, 0, call.rows,
+                 [&](auto* handle, auto* own) {
+                   return instance.norm().stats_finalize(handle, phase, own, acc);
+                 });
 }
 
-plumb_status ResidualForward(const Instance& instance, const plumb_norm_residual& extension,
-                             const plumb_norm_call& call, const plumb_residual_call& residual,
-                             int64_t r0, int64_t r1) {
-  Versioned<plumb_norm_call> own(call, instance.version());
+plumb_status ResidualCall(const Instance& instance, bool is_forward,
+                          const plumb_norm_residual& extension, const plumb_norm_call& call,
+                          const plumb_residual_call& residual, int64_t r0, int64_t r1) {
   Versioned<plumb_residual_call> sums(residual, instance.version());
-  return Guarded(Function::kResidualForward, call, r0, r1, [&] {
-    return extension.forward(instance.handle(), own.get(), sums.get(), r0, r1);
-  });
-}
-
-plumb_status ResidualBackward(const Instance& instance, const plumb_norm_residual& extension,
-                              const plumb_norm_call& call, const plumb_residual_call& residual,
-                              int64_t r0, int64_t r1) {
-  Versioned<plumb_norm_call> own(call, instance.version());
-  Versioned<plumb_residual_call> sums(residual, instance.version());
-  return Guarded(Function::kResidualBackward, call, r0, r1, [&] {
-    return extension.backward(instance.handle(), own.get(), sums.get(), r0, r1);
-  });
+  return CallHot(is_forward ? Function::kResidualForward : Function::kResidualBackward, instance,
+                 call, r0, r1, [&](auto* handle, auto* own) {
+                   const auto function = is_forward ? extension.forward : extension.backward;
+                   return function(handle, own, sums.get(), r0, r1);
+                 });
 }
 
 }  // namespace plumb::check

@@ -200,13 +200,10 @@ plumb_status StatsCombine(const Instance& instance, uint32_t phase, const plumb_
                           const plumb_norm_combine* extension = nullptr);
 plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                            void* acc);
-// Call forward and backward of the extension plumb.norm.residual.
-plumb_status ResidualForward(const Instance& instance, const plumb_norm_residual& extension,
-                             const plumb_norm_call& call, const plumb_residual_call& residual,
-                             int64_t r0, int64_t r1);
-plumb_status ResidualBackward(const Instance& instance, const plumb_norm_residual& extension,
-                              const plumb_norm_call& call, const plumb_residual_call& residual,
-                              int64_t r0, int64_t r1);
+// Calls forward or backward of the extension plumb.norm.residual.
+plumb_status ResidualCall(const Instance& instance, bool is_forward,
+                          const plumb_norm_residual& extension, const plumb_norm_call& call,
+                          const plumb_residual_call& residual, int64_t r0, int64_t r1);
 
 // Returns the number of elements of a tensor.
 int64_t ElementsOf(const plumb_tensor_def& def);

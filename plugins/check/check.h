@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check: one rule of the norm ABI, and the code that tests it on a plugin. Stateless.
+// A check: one property that the norm ABI requires, and the code that tests it on a plugin.
+// Stateless.
 //
 // Every check runs in its own process (runner.h), so that a plugin may crash, hang or kill it; that
 // becomes a finding. Check ids are never reused (docs/plugin-abi.md lists them).
@@ -25,12 +26,10 @@ struct Finding {
 // Input of a check.
 struct Subject {
   std::string path;                         // file of the library
-  plumb_norm_plugin_v1_fn entry = nullptr;  // null for Scope::kFile
-  const plumb_norm_plugin* norm = nullptr;  // null unless Scope::kNorm
+  const plumb_norm_plugin* norm = nullptr;  // null for checks of the file
   uint64_t seed = 0;                        // seed of all random choices of the check
   double seconds = 1;                       // time budget of an exploring check
   std::string point;                        // the only point to try (points.h); "": all
-  bool shrinks = false;  // true: shrink that point, which ended the process, to a smaller one
 };
 
 // Findings of one check. A check without findings has passed. Thread-compatible.
@@ -40,32 +39,31 @@ class Report {
   void Warn(std::string text) { Add(Verdict::kWarn, std::move(text)); }
   void Note(std::string text) { Add(Verdict::kNote, std::move(text)); }
   void Skip(std::string text) { Add(Verdict::kSkip, std::move(text)); }
-  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   const std::vector<Finding>& findings() const { return findings_; }
   bool failed() const;
 
  private:
+  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   std::vector<Finding> findings_;
 };
 
-enum class Scope {
-  kFile,     // reads the file; the library is not loaded
-  kLibrary,  // loads the library itself from Subject::path, because loading is tested
-  kNorm,     // runs once for each norm of the file, after loading
-};
-
 struct Check {
-  const char* id;  // "N7"
-  int level;       // 1: load, 2: numeric, 3: strict, 4: performance
-  Scope scope;
+  const char* id;     // "N7"
+  int level;          // 1: file and declarations, 2: numbers, 3: strict
+  bool of_file;       // tests the file, and loads it itself; else runs once for each norm
   const char* title;  // "touches nothing outside its rows"
   std::function<void(const Subject& subject, Report* report)> run;
-  bool timed = false;     // measures time, so no other check runs at the same time
+  // Ids of checks whose failure explains one of this check, which is then not reported.
+  std::vector<std::string> causes = {};
   bool explores = false;  // runs for Subject::seconds
 };
 
-// Returns all checks, in report order: E, M, N, R, X, P.
+// Returns all checks, in report order: E, M, N, R.
 const std::vector<Check>& AllChecks();
+
+// Returns the check that took over a removed check's property, or the command that did; "" if there
+// was never such a check.
+std::string SuccessorOf(const std::string& removed_id);
 
 }  // namespace plumb::check
 

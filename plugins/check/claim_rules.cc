@@ -40,12 +40,32 @@ std::string CompareWithOriginal(const char* claim, const Instance& instance, con
   }
   for (size_t i = 0; i < allowed.size(); ++i) {
     if (std::abs(y[1][i] - y[0][i]) <= allowed[i]) continue;
-    return absl::StrFormat(
-        "%s dim=%d rows=%d: %s is claimed, but %s is %.9g, must be %.9g (+- %.2g)", TypeName(type),
-        point[kDim], point[kRows], claim, PlaceInTensor("y", i, allowed.size(), point[kDim]),
-        y[1][i], y[0][i], allowed[i]);
+    return absl::StrFormat("%s is claimed, but %s is %.9g, must be %.9g (+- %.2g)", claim,
+                           PlaceInTensor("y", i, allowed.size(), point[kDim]), y[1][i], y[0][i],
+                           allowed[i]);
   }
   return "";
+}
+
+// Compares y for moderate x, far from zero and spread in rows and columns, with y for a multiple of
+// x. An eps changes y by less than a percent, and a norm that saturates is not invariant.
+std::string CompareModerate(const Instance& instance, const Point& point, Operands operands) {
+  constexpr double kPart = 0.1;
+  const auto dim = static_cast<size_t>(point[kDim]);
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]));
+  std::vector<double> y[2];
+  for (size_t i = 0; i < operands.x.size(); ++i) {
+    const double size = 1 + static_cast<double>((i % dim + 3 * (i / dim)) % 4);
+    operands.x[i] = (i + i / dim) % 2 == 0 ? size : -size;
+    operands.x[i] *= 1 + static_cast<double>(random() % 17) / 64;
+  }
+  y[0] = PlainY(instance, point, TypeOf(point), operands);
+  const double by = std::ldexp(1, 1 + static_cast<int>(point[kSeed] % 8));
+  for (double& v : operands.x) v *= by;
+  y[1] = PlainY(instance, point, TypeOf(point), operands);
+  const std::string text = FirstDeviation("y", y[1], y[0], point[kDim], kPart, 0);
+  return text.empty() ? text
+                      : absl::StrFormat("SCALE_INVARIANT is claimed, but for %g x: %s", by, text);
 }
 
 std::string Identity(const Instance& instance, const Point& point, const Operands& operands) {
@@ -73,9 +93,12 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
   Point point = given;
   const std::unique_ptr<Instance> as_drawn = InstanceAt(norm, point);
   if (as_drawn == nullptr) return std::nullopt;
+  constexpr uint32_t kClaims =
+      PLUMB_NORM_IDENTITY | PLUMB_NORM_SHIFT_INVARIANT | PLUMB_NORM_SCALE_INVARIANT;
+  if ((norm.flags & kClaims) == 0) return std::nullopt;
   std::string text;
   // This claim holds for any attributes and any x, but denormals may count as zero.
-  if ((norm.flags & PLUMB_NORM_IDENTITY) && point[kX] != 10) {
+  if ((norm.flags & PLUMB_NORM_IDENTITY) && point[kX] != kDenormalX) {
     text = Identity(*as_drawn, point, OperandsAt(*as_drawn, point));
     Point odd = point;
     odd[kX] = kNanX + point[kSeed] / 3 % 2;
@@ -88,10 +111,9 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
   point[kX] = 0;
   point[kDy] = 0;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr || !text.empty()) return text;
-  if (point[kEvaluation] != 0 && (norm.flags & PLUMB_NORM_CROSS_ROW)) {
-    return UsesBuffers(norm, given).value_or(text);
-  }
+  if (instance == nullptr || !text.empty()) return At(point, text);
+  // Evaluation subtracts the statistics of other rows.
+  if (point[kEvaluation] != 0 && (norm.flags & PLUMB_NORM_CROSS_ROW)) return text;
   const Operands operands = OperandsAt(*instance, point);
   const std::vector<double> x = Sixteenths(operands.x.size(), point[kSeed]);
   if (norm.flags & PLUMB_NORM_SHIFT_INVARIANT) {
@@ -110,9 +132,10 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
     for (double& v : larger) v *= by;
     text = CompareWithOriginal("SCALE_INVARIANT", *instance, point, operands, large, larger);
   }
-  if (!text.empty()) return text;
-  const std::optional<std::string> buffers = UsesBuffers(norm, given);
-  return buffers.has_value() ? buffers : text;
+  if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
+    text = CompareModerate(*instance, point, operands);
+  }
+  return At(point, text);
 }
 
 }  // namespace plumb::check

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of create, layout and destroy, for any dim and any attributes, also where create refuses:
-// their effects on the process, on memory, on strings that the host frees, and on each other.
+// Rule R4 of create, layout and destroy, for any dim and any attributes, also where create refuses
+// or memory runs out: their effects on the process, on memory, on strings that the host frees, and
+// on each other.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -190,11 +191,36 @@ std::string OverwriteStrings(const plumb_norm_plugin& norm, const Point& point,
   small[kRows] = small[kTo] = std::min<int64_t>(point[kRows], 4);
   small[kHeads] = 0;
   const Operands operands = OperandsAt(kept, small);
-  const std::string text = FirstDifference(RunAt(forgotten, small, TypeOf(point), operands).outcome,
-                                           RunAt(kept, small, TypeOf(point), operands).outcome);
+  const std::string text =
+      FirstDifference(OutcomeAt(forgotten, small, operands), OutcomeAt(kept, small, operands));
   return text.empty() ? text
                       : absl::StrCat("dim=", point[kDim],
                                      " after the strings given to create were overwritten: ", text);
+}
+
+// Fails unless create() survives each failing allocation.
+std::string SurvivesShortMemory(const plumb_norm_plugin& norm, uint32_t dim,
+                                const AttributeValues& values) {
+  constexpr int64_t kMax = 2000;
+  for (int64_t k = 1; k <= kMax && AllocationsAreSeen(); ++k) {
+    CreateOptions options;
+    options.failing = k;
+    const Created created = TryCreate(norm, dim, values.data(), options);
+    if (created.allocations < k) break;  // it needed fewer, so all have failed once
+    // create() may succeed if it can do without this memory.
+    if (created.status == PLUMB_OK) continue;
+    const std::string where =
+        absl::StrCat("create(dim=", dim, ") with allocation ", k, " failing ");
+    if (created.status != PLUMB_STATUS_RESOURCE_EXHAUSTED) {
+      return absl::StrCat(where, "answers ", StatusText(created.status),
+                          ", must be RESOURCE_EXHAUSTED");
+    }
+    if (!created.problem.empty()) return where + created.problem;
+    if (created.outstanding > 0) {
+      return absl::StrCat(where, "keeps ", created.outstanding, " blocks of memory");
+    }
+  }
+  return "";
 }
 
 // Checks that nothing is left at a point. `before`: the state before anything was created.
@@ -218,6 +244,7 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   for (const AttributeValues& refusable : RefusableValues(norm)) {
     if (text.empty()) text = WatchLife(norm, dim, refusable, ", attributes that it may refuse");
   }
+  if (text.empty()) text = SurvivesShortMemory(norm, dim, values);
   if (text.empty()) text = OverwriteStrings(norm, point, values);
   const std::vector<Creation> creations = CreationsAt(norm, point);
   if (text.empty()) text = CheckCoexistence(norm, creations);
@@ -227,60 +254,13 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
 
 }  // namespace
 
-std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point) {
-  constexpr int64_t kMax = 2000;
-  if (!AllocationsAreSeen() || InstanceAt(norm, point) == nullptr) return std::nullopt;
-  const auto dim = static_cast<uint32_t>(point[kDim]);
-  const AttributeValues values = DefaultValues(norm);
-  TryCreate(norm, dim, values.data());  // makes the allocations that are shared by all instances
-  for (int64_t k = 1; k <= kMax; ++k) {
-    CreateOptions options;
-    options.failing = k;
-    const Created created = TryCreate(norm, dim, values.data(), options);
-    if (created.allocations < k) break;  // it needed fewer, so all have failed once
-    // create() may succeed if it can do without this memory.
-    if (created.status == PLUMB_OK) continue;
-    const std::string where =
-        absl::StrCat("create(dim=", dim, ") with allocation ", k, " failing ");
-    if (created.status != PLUMB_STATUS_RESOURCE_EXHAUSTED) {
-      return absl::StrCat(where, "answers ", StatusText(created.status),
-                          ", must be RESOURCE_EXHAUSTED");
-    }
-    if (!created.problem.empty()) return where + created.problem;
-    if (created.outstanding > 0) {
-      return absl::StrCat(where, "keeps ", created.outstanding, " blocks of memory");
-    }
-  }
-  return "";
-}
-
-std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
-  constexpr int kRounds = 1000;
-  if (point[kFlushed] != 0 || point[kType] != 0 || InstanceAt(norm, point) == nullptr) {
-    return std::nullopt;
-  }
-  const auto dim = static_cast<uint32_t>(point[kDim]);
-  const AttributeValues values = DefaultValues(norm);
-  const ProcessState before = ProcessState::Take();
-  for (int i = 0; i < kRounds; ++i) {
-    const Created created = TryCreate(norm, dim, values.data());
-    // The first call may allocate shared memory.
-    if (i == 0 || created.outstanding <= 0 || !AllocationsAreSeen()) continue;
-    return absl::StrCat("create(dim=", dim, ") and destroy leave ", created.outstanding,
-                        " blocks of memory");
-  }
-  const std::vector<std::string> changes = before.ChangesSince();
-  if (changes.empty()) return "";
-  return absl::StrCat(kRounds, " pairs of create(dim=", dim,
-                      ") and destroy change the process: ", changes.front());
-}
-
-void ExploreLife(const Subject& subject, Report* report) {
+void CheckLife(const Subject& subject, const PointMaker& points, Report* report) {
   // This comes before the very first creation, so that one-time changes are detected.
   const ProcessState before = ProcessState::Take();
-  Explore(
-      subject, "X6",
-      [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); }, report);
+  const auto property = [&](const Point& point) {
+    return LeavesNothing(*subject.norm, point, before);
+  };
+  Explore(subject, "R4", property, points(), 0, report);
 }
 
 }  // namespace plumb::check

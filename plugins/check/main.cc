@@ -28,11 +28,9 @@
 namespace plumb::check {
 namespace {
 
-constexpr int kPerformanceLevel = 4;
-
 struct Options {
   RunnerOptions run;
-  bool json = false, only_failed = false, performance = false, list = false;
+  bool json = false, only_failed = false, list = false;
 };
 
 bool IsTerminal(FILE* stream) {
@@ -61,6 +59,8 @@ std::string ValidCheckId(std::string& id) {
   for (const Check& check : AllChecks()) {
     if (id == check.id) return "";
   }
+  const std::string successor = SuccessorOf(id);
+  if (!successor.empty()) return absl::StrCat(id, " is removed; use ", successor);
   return absl::StrCat("there is no check \"", id, "\"; --list shows them all");
 }
 
@@ -71,15 +71,15 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--seed", run->seed, "Seed of the checks' random numbers (default 0)")
       ->type_name("N");
   app->add_option("--level", run->level,
-                  "1: file and metadata; 2: also numbers;\n3: also strict (default); 4: also speed")
-      ->check(CLI::Range(1, kPerformanceLevel))
+                  "1: file and declarations; 2: also numbers;\n3: also strict (default)")
+      ->check(CLI::Range(1, 3))
       ->type_name("N");
-  app->add_flag("--perf", options->performance, "The same as --level 4");
   app->add_option("--check", run->only, "Only this check, at any level (repeatable)")
       ->transform(CLI::Validator(ValidCheckId, ""))
       ->type_name("ID")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+  app->add_option("--norm", run->norm, "Only the norm with this id")->type_name("ID");
   app->add_flag("--only-failed", options->only_failed, "Show only what fails or warns");
   app->add_flag("--fail-fast", run->fail_fast, "End at the first check that fails");
   app->add_flag("--in-process", run->in_process,
@@ -92,7 +92,7 @@ void AddOptions(CLI::App* app, Options* options) {
       ->check(CLI::Range(0.1, 3600.0))
       ->type_name("SECONDS");
   app->add_option("--seconds", run->seconds,
-                  "Seconds for all exploring checks (X) of a norm\n(default 20)")
+                  "Seconds for all exploring checks of a norm\n(default 20)")
       ->check(CLI::Range(0.1, 36000.0))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("SECONDS");
@@ -100,13 +100,17 @@ void AddOptions(CLI::App* app, Options* options) {
       "--quick", [run](int64_t) { run->seconds = 5; }, "The same as --seconds 5");
   app->add_flag_function(
       "--thorough", [run](int64_t) { run->seconds = 300; }, "The same as --seconds 300");
-  app->add_option(
-         "--point", run->point,
-         "Let the exploring checks try only this point, in\nthe form that a failure prints")
+  app->add_option("--point", run->point,
+                  "Let the checks try only this point, in the form\nthat a failure prints")
       ->type_name("POINT");
+  app->add_flag_function(
+         "--perf",
+         [](int64_t) { throw CLI::ValidationError("--perf is removed; use plumb plugin bench"); })
+      ->group("");
   app->add_flag("--list", options->list, "List the checks and exit");
   app->footer(
-      "X checks try corner cases first, then random calls from --seed until the time\n"
+      "Each check tests one property, and each cause is reported once. N and R checks\n"
+      "try fixed points and corners first, then random calls from --seed until the time\n"
       "is over. A failure is shrunk, and printed with the command that repeats it.\n\n"
       "Every check runs in a process of its own: a crash or a hang of the plugin is a\n"
       "finding.\n\n"
@@ -132,7 +136,6 @@ void ShowProgress(size_t done, size_t total, const std::string& what) {
 int Run(Options options) {
   if (options.list) return Print(ListChecks()) ? kExitPassed : kExitFailed;
   if (options.run.path.empty()) return Fail("FILE is missing: which plugin? (--help explains)");
-  if (options.performance) options.run.level = kPerformanceLevel;
   const bool progress = IsTerminal(stderr);
   if (progress) options.run.progress = ShowProgress;
   const absl::StatusOr<FileResult> file = RunChecks(options.run);

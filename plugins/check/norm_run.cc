@@ -16,8 +16,23 @@ namespace {
 constexpr uint64_t kPoisonBits = 0x7ffd600000000000u;  // bf16 can represent all of its digits
 constexpr uint64_t kFillSeed = 0x1234567890abcdefu;
 
-Rows TensorOf(const plumb_tensor_def& def, uint32_t dtype) {
-  return Rows(dtype, 1, ElementsOf(def));
+// Returns the placement of tensors that are not operands, whose base is always aligned.
+Place InnerPlace(const Place& operands, int64_t gap = 0) {
+  Place place;
+  place.gap = gap;
+  if (operands.flush == Place::Flush::kEnd) place.flush = Place::Flush::kEndAligned;
+  return place;
+}
+
+// Returns memory for plumb_norm_call::scratch of a range of `rows` rows.
+Rows MakeScratch(const plumb_norm_layout& layout, int64_t rows, const Place& operands) {
+  const size_t bytes =
+      layout.scratch_bytes + layout.scratch_bytes_per_row * static_cast<size_t>(rows);
+  return Rows(PLUMB_DTYPE_BF16, 1, static_cast<int64_t>((bytes + 1) / 2), InnerPlace(operands));
+}
+
+void Refill(Rows* scratch) {
+  std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->width()) * 2);
 }
 
 // Fills a tensor that the norm initializes itself.
@@ -163,18 +178,6 @@ std::string FirstDifference(const Outcome& got, const Outcome& must) {
   return "";
 }
 
-Scratch::Scratch(const plumb_norm_layout& layout, int64_t rows)
-    : bytes_(PLUMB_DTYPE_BF16, 1,
-             static_cast<int64_t>((layout.scratch_bytes +
-                                   layout.scratch_bytes_per_row * static_cast<size_t>(rows) + 1) /
-                                  2)) {
-  Refill();
-}
-
-void Scratch::Refill() {
-  std::memset(bytes_.data(), 0xff, static_cast<size_t>(bytes_.width()) * 2);  // NaNs of any type
-}
-
 NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
                  const Place& place, bool own_pitches, bool draw)
     : x(dtype, rows, instance.dim(), place),
@@ -186,14 +189,14 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
       dx2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(),
           WithGap(place, own_pitches ? 5 : 0)),
       saved(AccumulateType(dtype), rows, instance.layout().saved_per_row,
-            WithGap({}, own_pitches ? 3 : 0)),
-      call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call),
+            InnerPlace(place, own_pitches ? 3 : 0)),
+      call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call, InnerPlace(place)),
       instance_(instance),
       dtype_(dtype),
       rows_(rows),
       seed_(seed),
       tell_aligned_(place.tell),
-      scratch_(instance.layout(), rows) {
+      scratch_(MakeScratch(instance.layout(), rows, place)) {
   // The generators are separate, so that parameters do not depend on the number of rows.
   std::mt19937_64 random(seed ^ 0x5bd1e995), random_rows(seed);
   if (draw) x.FillNormal(&random_rows);
@@ -202,16 +205,19 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
   for (int64_t r = 0; TwoInputs(instance) && r < rows; ++r) {
     for (int64_t i = 0; i < x2.width(); ++i) x2.Set(r, i, 0.25 * static_cast<double>(i % 7 - 3));
   }
+  const auto tensor = [&](const plumb_tensor_def& def) {
+    return Rows(AccumulateType(dtype), 1, ElementsOf(def), InnerPlace(place));
+  };
   for (uint32_t i = 0; i < instance.layout().n_params; ++i) {
-    params.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
-    dparams.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
+    params.push_back(tensor(instance.param(i)));
+    dparams.push_back(tensor(instance.param(i)));
     Initialize(instance, i, &random, &params.back());
     Perturb(&random, &params.back());
     param_pointers_.push_back(params.back().data());
     dparam_pointers_.push_back(dparams.back().data());
   }
   for (uint32_t i = 0; i < instance.layout().n_buffers; ++i) {
-    buffers.push_back(TensorOf(instance.buffer(i), AccumulateType(dtype)));
+    buffers.push_back(tensor(instance.buffer(i)));
     buffer_pointers_.push_back(buffers.back().data());
   }
   Reset();
@@ -271,7 +277,7 @@ plumb_norm_call NormRun::ForwardCall(bool train) {
     call.saved_pitch = saved.pitch();
   }
   if (TakesStatistics(train)) call.call_saved = call_saved.data();
-  scratch_.Refill();
+  Refill(&scratch_);
   call.scratch = scratch_.data();
   return call;
 }
@@ -311,9 +317,14 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
     call.saved_pitch = saved.pitch();
   }
   if (TakesStatistics(true)) call.call_saved = call_saved.data();
-  scratch_.Refill();
+  Refill(&scratch_);
   call.scratch = scratch_.data();
   return call;
+}
+
+void* NormRun::RangeScratch(int64_t rows) {
+  const size_t spare = instance_.layout().scratch_bytes_per_row * static_cast<size_t>(rows_ - rows);
+  return static_cast<char*>(scratch_.data()) + spare / 64 * 64;
 }
 
 std::string NormRun::ErrorText() const { return std::string(err_, strnlen(err_, sizeof(err_))); }
@@ -355,7 +366,8 @@ void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, bool by_exte
   total.Fill(0);
   for (int64_t r0 = 0; r0 < rows_; r0 += chunk) {
     const int64_t r1 = std::min(rows_, r0 + chunk);
-    const Scratch scratch(instance_.layout(), r1 - r0);
+    Rows scratch = MakeScratch(instance_.layout(), r1 - r0, {});
+    Refill(&scratch);
     plumb_norm_call call = all;
     call.scratch = scratch.data();
     call.dparams = nullptr;  // statistics only read
@@ -390,7 +402,7 @@ std::string NormRun::PaddingDamage() const {
                                                             {"dx2", &dx2},
                                                             {"saved", &saved},
                                                             {"call_saved", &call_saved},
-                                                            {"scratch", &scratch_.bytes()}};
+                                                            {"scratch", &scratch_}};
   for (size_t i = 0; i < params.size(); ++i) {
     named.emplace_back(absl::StrCat("params[", i, "]"), &params[i]);
     named.emplace_back(absl::StrCat("dparams[", i, "]"), &dparams[i]);

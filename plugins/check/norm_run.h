@@ -53,18 +53,6 @@ std::string PlaceInTensor(const std::string& name, size_t i, size_t size, int64_
 bool AllFinite(const std::vector<double>& values, size_t* at);
 double LargestMagnitude(const std::vector<double>& values);
 
-// Memory for plumb_norm_call::scratch, filled with NaNs because its content is undefined.
-class Scratch {
- public:
-  Scratch(const plumb_norm_layout& layout, int64_t rows);  // for a range of `rows` rows
-  void* data() const { return bytes_.data(); }             // 64-byte aligned
-  const Rows& bytes() const { return bytes_; }
-  void Refill();
-
- private:
-  Rows bytes_;
-};
-
 // Returns the value that outputs hold before a call: a NaN with distinctive bits, in every element
 // type.
 double Poison();
@@ -76,7 +64,8 @@ class NormRun {
   // parameters not on `rows`, and before rounding not on `dtype`. x and dy are standard normal.
   // Parameters follow their descriptors and are then perturbed by a normal number of a fifth of
   // their size, or of 0.2 if they are zero. y, dx, saved and call_saved are poison, dparams 0, and
-  // buffers follow their descriptors. With `own_pitches` no two operands have the same pitch.
+  // buffers follow their descriptors. With `own_pitches` no two operands have the same pitch. If
+  // rows end at a guard page, so do all other tensors, as closely as their alignment allows.
   // Without `draw` the caller fills x and dy.
   NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
           const Place& place = {}, bool own_pitches = false, bool draw = true);
@@ -124,6 +113,8 @@ class NormRun {
   // Valid until the next of these functions is called.
   plumb_norm_call ForwardCall(bool train);
   plumb_norm_call BackwardCall(bool accumulate);
+  // Returns scratch for a range of `rows` rows, which ends where all of it ends.
+  void* RangeScratch(int64_t rows);
   // Returns the text that the plugin wrote to call.err.
   std::string ErrorText() const;
   // Ends the check, with the call's name and the plugin's message, unless `status` is PLUMB_OK.
@@ -148,7 +139,7 @@ class NormRun {
   int64_t rows_;
   uint64_t seed_;
   bool tell_aligned_;
-  Scratch scratch_;
+  Rows scratch_;  // NaNs, because its content is undefined
   std::vector<const void*> param_pointers_;
   std::vector<void*> dparam_pointers_, buffer_pointers_;
   char err_[256] = {};

@@ -159,7 +159,7 @@ absl::StatusOr<uint32_t> FindNorm(NormOfFile* file) {
     const bool wanted = file->id.empty() ? result.norms.size() == 1 : norm.id == file->id;
     absl::StrAppend(&ids, ids.empty() ? "" : ", ", norm.id);
     if (!wanted) continue;
-    const std::string& why = norm.problem.empty() ? norm.unavailable : norm.problem;
+    const std::string& why = norm.problem;
     if (!why.empty()) return absl::FailedPreconditionError(absl::StrCat(file->path, ": ", why));
     file->id = norm.id;
     return norm.index;
@@ -249,7 +249,7 @@ absl::Status BenchNorms(const BenchOptions& options,
   OrderedJson rows = OrderedJson::array();
   for (const Size& size : UsualSizes()) {
     Check check = {
-        "bench", 4, Scope::kNorm, "speed", [&](const Subject& subject, Report* report) {
+        "bench", 3, false, "speed", [&](const Subject& subject, Report* report) {
           const plumb_norm_plugin& other = NormAgainst(against, against_index);
           if (((subject.norm->flags | other.flags) & PLUMB_NORM_CROSS_ROW) != 0) {
             return report->Fail("a norm that takes statistics over tokens is not timed");

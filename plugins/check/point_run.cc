@@ -220,6 +220,11 @@ void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train
   run->Statistics(phase, train, pieces ? own : run->ChunkRows(), pieces);
 }
 
+// Returns true if both inputs are one tensor.
+bool OneInput(const NormRun& run, const Point& point, const Operands& operands) {
+  return point[kAlias] != 0 && run.x2.rows() > 0 && operands.x2 == operands.x;
+}
+
 void CallForward(NormRun* run, const Point& point, const Operands& operands, ResidualSum* residual,
                  std::string* problem) {
   const bool train = point[kEvaluation] == 0, fused = residual->extension() != nullptr;
@@ -244,9 +249,11 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   bool first = true;
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
+    call.scratch = run->RangeScratch(range.to - range.from);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
-    run->Expect(fused ? ResidualForward(run->instance(), *residual->extension(), call, sums,
-                                        range.from, range.to)
+    if (OneInput(*run, point, operands)) call.x2 = call.x, call.x2_pitch = call.x_pitch;
+    run->Expect(fused ? ResidualCall(run->instance(), true, *residual->extension(), call, sums,
+                                     range.from, range.to)
                       : Forward(run->instance(), call, range.from, range.to),
                 "forward", range.from, range.to);
     if (first && !in_place) {
@@ -312,9 +319,13 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   bool first = true;
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->BackwardCall(add && !fused);
+    call.scratch = run->RangeScratch(range.to - range.from);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
-    run->Expect(fused ? ResidualBackward(run->instance(), *residual->extension(), call, sums,
-                                         range.from, range.to)
+    if (OneInput(*run, point, operands) && call.x2 != nullptr) {
+      call.x2 = run->x.data(), call.x2_pitch = run->x.pitch();
+    }
+    run->Expect(fused ? ResidualCall(run->instance(), false, *residual->extension(), call, sums,
+                                     range.from, range.to)
                       : Backward(run->instance(), call, range.from, range.to),
                 "backward", range.from, range.to);
     if (first && !alias && problem->empty()) {
@@ -456,13 +467,6 @@ void AssignTo(const Operands& operands, NormRun* run) {
   run->context = operands.context == nullptr ? nullptr : operands.context->get();
 }
 
-Point Plain(Point point) {
-  for (const size_t axis : {kPlace, kPitches, kAlias, kAdd, kResidual, kPieces, kFrom})
-    point[axis] = 0;
-  point[kTo] = point[kRows];
-  return point;
-}
-
 bool IsExtremeX(const Point& point) {
   return point[kX] == kHugeX || point[kX] == kVanishingX || point[kX] == kDenormalX;
 }
@@ -472,9 +476,10 @@ bool IsExtremeDy(const Point& point) {
 }
 
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
-                  const Operands& operands) {
+                  const Operands& operands, double dparams) {
   NormRun run(instance, dtype, point[kRows], 1, PlaceOf(point), point[kPitches] != 0, false);
   AssignTo(operands, &run);
+  for (Rows& rows : run.dparams) rows.Fill(dparams);
   PointResult result;
   const bool train = point[kEvaluation] == 0;
   ResidualSum residual(run, point, operands);
@@ -504,9 +509,26 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
   return result;
 }
 
+Outcome OutcomeAt(const Instance& instance, const Point& point, const Operands& operands) {
+  return RunAt(instance, point, TypeOf(point), operands).outcome;
+}
+
+Outcome OfRows(Outcome outcome) {
+  outcome.dparams.clear();
+  outcome.buffers.clear();
+  outcome.call_saved.clear();
+  return outcome;
+}
+
+std::string At(const Point& point, const std::string& text) {
+  return text.empty() ? text
+                      : absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim],
+                                     " rows=", point[kRows], ": ", text);
+}
+
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
                  const Operands& operands, const std::vector<double>* y) {
-  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(Plain(point)), false, false);
   AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   run.Forward(train);
@@ -522,7 +544,7 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
 
 std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
                            const Operands& operands) {
-  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(Plain(point)), false, false);
   AssignTo(operands, &run);
   run.Forward(point[kEvaluation] == 0);
   return run.y.Values();

@@ -67,10 +67,6 @@ bool IsExtremeX(const Point& point);
 // Returns true if dy has such magnitudes.
 bool IsExtremeDy(const Point& point);
 
-// Returns the point in its simplest form: aligned operands with one pitch, no aliasing, no
-// accumulation, one range.
-Point Plain(Point point);
-
 struct PointResult {
   Outcome outcome;      // dx includes the numbers that it was added to
   std::string problem;  // memory outside the range or rows was written, or a result was not
@@ -79,14 +75,22 @@ struct PointResult {
 inline constexpr double kAddedTo = 0.75;
 
 // Calls forward, and in training backward, at the point in `dtype`: first the range, then the rows
-// before and after it, or the host's chunks, and finally an empty range.
+// before and after it, or the host's chunks, and finally an empty range. `dparams`: their value
+// before.
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
-                  const Operands& operands);
+                  const Operands& operands, double dparams = 0);
+// Returns the numbers alone, in the type of the point; N7 reports problems of the call.
+Outcome OutcomeAt(const Instance& instance, const Point& point, const Operands& operands);
 
 // Does the same with one plain range and returns the numbers only, without further checks. If `y`
 // is not null, backward reads it in place of the computed y (for results of another element type).
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
                  const Operands& operands, const std::vector<double>* y = nullptr);
+
+// Keeps only the results that are the same for a row in every call.
+Outcome OfRows(Outcome outcome);
+// Returns "f32 dim=17 rows=5: " and the text, or "" if that is empty.
+std::string At(const Point& point, const std::string& text);
 
 // Returns y of a plain call on all rows.
 std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,

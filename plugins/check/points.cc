@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/check/points.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -88,10 +84,9 @@ Point Simple() {
   return point;
 }
 
-// Number of corners. Corner `i` combines long and odd dims, many rows and each type; in every other
-// corner of the first round the other axes advance with coprime strides. The last corners are the
-// shortest rows.
-constexpr size_t kCorners = 82;
+// Number of corners: combinations of long and odd dims, many rows and each type, in which other
+// axes advance with coprime strides, and then rows as short as loops are unrolled for.
+constexpr size_t kCorners = 82, kShortRows = 8;
 
 Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
   constexpr int64_t kShapes[][2] = {
@@ -99,21 +94,18 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
       {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},  {32, 260}, {2049, 3}, {1025, 70},
       {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
-  // Rows as short as loops are unrolled for.
-  constexpr size_t kShortRows = 8;
+  point[kSeed] = static_cast<int64_t>(i);
   if (i >= kCorners - 2 * kShortRows) {
     const int64_t k = static_cast<int64_t>(i - (kCorners - 2 * kShortRows));
     point[kDim] = 1 + k % static_cast<int64_t>(kShortRows);
     point[kRows] = point[kTo] = 3 + k % 3;
     point[kType] = k < static_cast<int64_t>(kShortRows) ? 2 : k % 3;
     if (k >= static_cast<int64_t>(kShortRows)) point[kAttributes] = Below(random, attribute_cases);
-    point[kSeed] = static_cast<int64_t>(i);
     return point;
   }
   const auto& shape = kShapes[i % std::size(kShapes)];
   point[kDim] = shape[0];
-  point[kRows] = shape[1];
-  point[kTo] = shape[1];
+  point[kRows] = point[kTo] = shape[1];
   if (i % 2 == 1) {
     point[kFrom] = shape[1] / 3;
     point[kTo] = i % 4 == 1 ? shape[1] / 3 + 1 : shape[1];
@@ -121,17 +113,16 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
   const int64_t k = static_cast<int64_t>(i / std::size(kShapes) + i);
   point[kType] = k % 3;
   point[kAttributes] = k % std::max<int64_t>(attribute_cases, 1);
-  point[kSeed] = static_cast<int64_t>(i);
-  if (i < std::size(kShapes) && i % 2 == 0) return point;
   point[kPlace] = k % 5;
   point[kPitches] = k / 2 % 2;
   point[kAdd] = k / 3 % 2;
   point[kAlias] = k % 5 == 0 ? 1 : 0;
+  point[kResidual] = k % 6 == 1 ? 1 : 0;
+  point[kPieces] = k % 3;
+  if (i < std::size(kShapes) && i % 2 == 0) return point;
   point[kX] = k % kKindsOfX;
   point[kDy] = k / 2 % kKindsOfDy;
   point[kParams] = k % kKindsOfParams;
-  point[kResidual] = k % 6 == 1 ? 1 : 0;
-  point[kPieces] = k % 3;
   point[kEvaluation] = k % 7 == 0 ? 1 : 0;
   return point;
 }
@@ -191,7 +182,7 @@ Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
   // Each choice stays at its simplest value half of the time, so that combinations vary.
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
-    if (axis == kHost) point[axis] = 0;  // M5 covers it
+    if (axis == kHost) point[axis] = 0;  // M5 sets it
   }
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
   if (Below(random, 6) == 0) {
@@ -237,12 +228,9 @@ Point Shrink(const Property& property, Point point, std::string* text) {
   int tries = 0;
   for (bool smaller = true; smaller;) {
     smaller = false;
-    for (const size_t axis :
-         {size_t{kRows},       size_t{kDim},     size_t{kX},       size_t{kDy},
-          size_t{kParams},     size_t{kPitches}, size_t{kPlace},   size_t{kHeads},
-          size_t{kContext},    size_t{kAlias},   size_t{kAdd},     size_t{kResidual},
-          size_t{kHost},       size_t{kPieces},  size_t{kFlushed}, size_t{kAttributes},
-          size_t{kEvaluation}, size_t{kFrom},    size_t{kTo},      size_t{kType}}) {
+    for (const Axis axis :
+         {kRows, kDim, kX, kDy, kParams, kPitches, kPlace, kHeads, kContext, kAlias, kAdd,
+          kResidual, kPieces, kFlushed, kAttributes, kEvaluation, kFrom, kTo, kType}) {
       for (const int64_t value : Smaller(point, axis)) {
         if (++tries > kMaxShrinks ||
             Clock::now() - start > std::chrono::duration<double>(kShrinkSeconds)) {
@@ -265,56 +253,16 @@ Point Shrink(const Property& property, Point point, std::string* text) {
   return point;
 }
 
-// Tests the property in a separate process, whose death is a failure of the point.
-std::optional<std::string> TryInSubprocess(const Property& property, const Point& point) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-  ForgetTrace();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    const std::optional<std::string> text = Try(property, point);
-    // '+' marks a point to which the property applies.
-    const std::string line = text.has_value() ? "+" + text->substr(0, 4000) : "-";
-    const bool written = write(ends[1], line.data(), line.size()) > 0;
-    _exit(written ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string line;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) {
-    line.append(buffer, static_cast<size_t>(n));
-  }
-  close(ends[0]);
-  int status = 0;
-  if (pid < 0 || waitpid(pid, &status, 0) != pid) return std::nullopt;
-  if (line.empty()) return DescribeEnd(*ThisTracePage(), status);
-  return line[0] == '+' ? std::optional<std::string>(line.substr(1)) : std::nullopt;
-}
-
-void FailAt(const Subject& subject, const char* check, const Point& point, const std::string& text,
-            Report* report) {
-  report->Fail(absl::StrCat(text, RepeatCommand(subject.path, check, NameOfPoint(point))));
-}
-
-void TryGivenPoint(const Subject& subject, const char* check, const Property& property,
-                   Report* report) {
-  const std::optional<Point> point = ParsePoint(subject.point);
-  if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
-  if (subject.shrinks) {
-    const Property apart = [&](const Point& each) { return TryInSubprocess(property, each); };
-    std::optional<std::string> text = apart(*point);
-    if (!text.has_value() || text->empty()) return;  // it does not fail again
-    const Point smallest = Shrink(apart, *point, &*text);
-    ForgetTrace();
-    return FailAt(subject, check, smallest, *text, report);
-  }
-  TracePoint(NameOfPoint(*point));
-  const std::optional<std::string> text = Try(property, *point);
-  if (!text.has_value()) return report->Skip("nothing to see at this point");
-  if (!text->empty()) FailAt(subject, check, *point, *text, report);
-}
-
 }  // namespace
+
+Point WithForms(Point point, uint32_t forms) {
+  constexpr uint32_t kForms = kRangeForms | 1u << kPlace | 1u << kPitches | 1u << kAlias |
+                              1u << kAdd | 1u << kResidual | 1u << kPieces;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if ((kForms & ~forms & 1u << axis) != 0) point[axis] = axis == kTo ? point[kRows] : 0;
+  }
+  return point;
+}
 
 std::string RepeatCommand(const std::string& path, const char* check, const std::string& point) {
   return absl::StrCat("\nrepeat: plumb plugin check ", path, " --check ", check, " --point ",
@@ -352,41 +300,45 @@ std::optional<Point> ParsePoint(const std::string& text) {
   return IsLegal(point) ? std::optional<Point>(point) : std::nullopt;
 }
 
-void TryPoints(const Subject& subject, const char* check, const Property& property,
-               const std::vector<Point>& points, Report* report) {
-  if (!subject.point.empty()) return TryGivenPoint(subject, check, property, report);
-  bool applies = false;
-  for (const Point& point : points) {
-    TracePoint(NameOfPoint(point));
-    std::optional<std::string> text = Try(property, point);
-    applies = applies || text.has_value();
-    if (!text.has_value() || text->empty()) continue;
-    return FailAt(subject, check, Shrink(property, point, &*text), *text, report);
+void Explore(const Subject& subject, const char* check, const Property& property,
+             const std::vector<Point>& fixed, uint32_t forms, Report* report) {
+  auto end = Clock::now();  // of the exploration, which begins after the fixed points
+  std::optional<Point> given;
+  if (!subject.point.empty()) given = ParsePoint(subject.point);
+  if (!subject.point.empty() && !given.has_value()) {
+    return report->Fail(absl::StrCat("no such point: ", subject.point));
   }
-  if (!applies) report->Skip("it does not apply to this norm");
-}
-
-void Explore(const Subject& subject, const char* check, const Property& property, Report* report) {
-  if (!subject.point.empty()) return TryGivenPoint(subject, check, property, report);
-  const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
   const std::vector<int64_t> numbers = WholeNumbers(*subject.norm);
-  const std::vector<Point> of_cases = CornersOfCases(numbers);
-  const int64_t attribute_cases = static_cast<int64_t>(numbers.size());
+  std::vector<Point> points = given.has_value() ? std::vector<Point>{*given} : fixed;
   std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
-  int64_t tried = 0, refused = 0;
-  for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
-    const Point point = i < kCorners                     ? Corner(i, attribute_cases, &random)
-                        : i - kCorners < of_cases.size() ? of_cases[i - kCorners]
-                                                         : Draw(&random, numbers);
+  if (!given.has_value()) {
+    const std::vector<Point> of_cases = CornersOfCases(numbers);
+    for (size_t i = 0; i < std::max(kCorners, of_cases.size()); ++i) {
+      if (i < of_cases.size()) points.push_back(of_cases[i]);
+      if (i >= kCorners) continue;
+      points.push_back(Corner(i, static_cast<int64_t>(numbers.size()), &random));
+    }
+  }
+  int64_t tried = 0;
+  for (size_t i = 0; i <= fixed.size() || Clock::now() < end; ++i) {
+    if (given.has_value() && i > 0) break;
+    if (i == fixed.size()) {
+      end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(subject.seconds));
+    }
+    Point point = i < points.size() ? points[i] : Draw(&random, numbers);
+    if (!given.has_value()) point = WithForms(point, forms);
     TracePoint(NameOfPoint(point));
     std::optional<std::string> text = Try(property, point);
-    ++(text.has_value() ? tried : refused);
+    if (text.has_value()) ++tried;
     if (!text.has_value() || text->empty()) continue;
-    FailAt(subject, check, Shrink(property, point, &*text), *text, report);
-    return;
+    if (!given.has_value()) point = Shrink(property, point, &*text);
+    return report->Fail(
+        absl::StrCat(*text, RepeatCommand(subject.path, check, NameOfPoint(point))));
   }
-  report->Note(absl::StrCat("held at ", tried, " points",
-                            refused > 0 ? absl::StrCat(", ", refused, " did not apply") : ""));
+  TracePoint("");
+  if (tried == 0) return report->Skip("it does not apply to this norm");
+  report->Note(absl::StrCat("held at ", tried, " points"));
 }
 
 }  // namespace plumb::check

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Space of calls in which rules (rules.h) are tested: a point is one call of a norm, with its
-// shape, its operands and the way it is called. Fixed corners come first; exploring checks then
-// draw random points until their time is over. A failing point is shrunk and named, so that --point
+// shape, its operands and the way it is called. A check tries fixed points, then corners, then
+// random points until its time is over. A failing point is shrunk and named, so that --point
 // repeats it. Points are values; exploration uses one thread.
 #ifndef PLUMB_PLUGINS_CHECK_POINTS_H_
 #define PLUMB_PLUGINS_CHECK_POINTS_H_
@@ -33,8 +33,8 @@ enum Axis {
   // memory, 4: begins there.
   kPlace,
   kPitches,   // 1: every operand has a different pitch
-  kAlias,     // y aliases x, and dx aliases dy, if the norm allows it
-  kAdd,       // PLUMB_CALL_DX_ACCUMULATE
+  kAlias,     // y aliases x, dx aliases dy, x2 is x, if the norm allows it
+  kAdd,       // PLUMB_CALL_DX_ACCUMULATE, and dparams that are not zero
   kResidual,  // x is a sum that the norm computes itself, if it offers plumb.norm.residual
   kHost,      // 1: a host of v1.0, 2: a newer host with longer structs
   kPieces,    // 1: each range has its own dparams and statistics; 2: ranges are a host's chunks
@@ -59,28 +59,28 @@ enum KindOfX {
 inline constexpr int64_t kKindsOfX = 16, kKindsOfDy = 8, kKindsOfParams = 8;
 using Point = std::array<int64_t, kAxes>;
 
-// Returns "\nrepeat: plumb plugin check FILE --check X1 --point ...".
-std::string RepeatCommand(const std::string& path, const char* check, const std::string& point);
+// Forms of a call: axes that change how a call is made and not what it computes, as bits 1 << axis.
+inline constexpr uint32_t kRangeForms = 1u << kFrom | 1u << kTo;
+// Returns the point with all forms but `forms` at their simplest: aligned operands, one range.
+Point WithForms(Point point, uint32_t forms);
+inline Point Plain(const Point& point) { return WithForms(point, 0); }
 
 // Returns text such as "dim=768,rows=33,to=8,type=bf16,seed=5", without axes at their simplest
 // value.
 std::string NameOfPoint(const Point& point);
 std::optional<Point> ParsePoint(const std::string& text);
+// Returns "\nrepeat: plumb plugin check FILE --check N1 --point ...".
+std::string RepeatCommand(const std::string& path, const char* check, const std::string& point);
 
-// Property that must hold at a point. Returns "" if it holds, else the problem; nullopt if it does
-// not apply, for example if create() refuses the dim.
+// Property that must hold at a point: "" if it holds, else the problem; nullopt if it does not
+// apply, for example if create() refuses the dim.
 using Property = std::function<std::optional<std::string>(const Point&)>;
 
-// Tests `property` at Subject::point if it is given, else at all of `points`. Fails `report` with
-// the smallest failing point; skips it if the property applies to none.
-void TryPoints(const Subject& subject, const char* check, const Property& property,
-               const std::vector<Point>& points, Report* report);
-
-// Tests `property` at the corners of the space and then at random points for Subject::seconds. The
-// trace contains the point while it is tried. With Subject::shrinks each try has its own process,
-// so that a crashing point can be shrunk. Fails `report` with the smallest failing point, and notes
-// the number of points.
-void Explore(const Subject& subject, const char* check, const Property& property, Report* report);
+// Tests `property` at Subject::point if that is given, else at `fixed` points, corners of the space
+// and random points that vary `forms`, for Subject::seconds. The trace contains the point while it
+// is tried. Fails `report` with the smallest failing point, or notes the number of points.
+void Explore(const Subject& subject, const char* check, const Property& property,
+             const std::vector<Point>& fixed, uint32_t forms, Report* report);
 
 }  // namespace plumb::check
 

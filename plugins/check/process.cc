@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 #include <locale.h>
-#include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -36,6 +36,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFindings = size_t{4} << 20, kMaxPrinted = 1000;
+constexpr rlim_t kMaxFile = rlim_t{64} << 20;
 constexpr double kWholeCheck = 30;  // multiple of the limit for one call
 #if !defined(__SANITIZE_ADDRESS__)
 constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
@@ -64,7 +65,9 @@ std::vector<ListedNorm> ListNorms(plumb_norm_plugin_v1_fn entry) {
     norm.problem = TableProblem(*table);
     const bool has_id = table->struct_size >= offsetof(plumb_norm_plugin, id) + sizeof(table->id);
     norm.id = has_id && table->id != nullptr ? table->id : "?";
-    if (norm.problem.empty()) norm.unavailable = Unavailable(*table);
+    if (!norm.problem.empty()) norm.problem = "see M1: " + norm.problem;
+    const std::string why = norm.problem.empty() ? Unavailable(*table) : "";
+    if (!why.empty()) norm.problem = "not available on this machine: " + why;
     norms.push_back(std::move(norm));
   }
   return norms;
@@ -98,7 +101,7 @@ void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* n
     *norms = ListNorms(Load(subject.path));
     return;
   }
-  if (task.check->scope == Scope::kNorm) {
+  if (!task.check->of_file) {
     subject.norm = NormAt(Load(subject.path), task.norm_index);
     if (subject.norm == nullptr) {
       throw CheckEnded{"the norm is not there when it is asked for again"};
@@ -120,26 +123,43 @@ std::string ToText(const TaskResult& result) {
   for (const Finding& finding : result.findings) {
     findings.push_back({static_cast<int>(finding.verdict), finding.text});
   }
-  for (const ListedNorm& norm : result.norms) {
-    norms.push_back({norm.index, norm.id, norm.problem, norm.unavailable});
-  }
-  return Json({{"findings", findings}, {"norms", norms}})
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (const ListedNorm& norm : result.norms) norms.push_back({norm.index, norm.id, norm.problem});
+  return Json({findings, norms}).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // Returns false if the text is not a complete result.
 bool FromText(const std::string& text, TaskResult* result) try {
   const Json json = Json::parse(text);
-  for (const Json& each : json.at("findings")) {
+  for (const Json& each : json.at(0)) {
     result->findings.push_back({static_cast<Verdict>(each.at(0).get<int>()), each.at(1)});
   }
-  for (const Json& each : json.at("norms")) {
-    result->norms.push_back({each.at(0), each.at(1), each.at(2), each.at(3)});
+  for (const Json& each : json.at(1)) {
+    result->norms.push_back({each.at(0), each.at(1), each.at(2)});
   }
   return true;
 } catch (const Json::exception&) {
   return false;
 }
+
+// File in memory that a process and its parent share.
+class SharedFile {
+ public:
+  SharedFile() : fd_(memfd_create("plumb-norm-check", MFD_CLOEXEC)) {}
+  ~SharedFile() { close(fd_); }
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+  int fd() const { return fd_; }
+  // Returns the first `max` bytes of what was written.
+  std::string Text(size_t max) const {
+    std::string text(max, '\0');
+    const ssize_t n = pread(fd_, text.data(), max, 0);
+    text.resize(n < 0 ? 0 : static_cast<size_t>(n));
+    return text;
+  }
+
+ private:
+  const int fd_;
+};
 
 [[noreturn]] void RunChild(const Task& task, TracePage* page, int findings, int printed) {
   setpgid(0, 0);
@@ -148,6 +168,8 @@ bool FromText(const std::string& text, TaskResult* result) try {
 #if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer maps terabytes
   Limit(RLIMIT_AS, kAddressSpace);  // checks may raise it, up to the parent's limit
 #endif
+  Limit(RLIMIT_FSIZE, kMaxFile);  // a plugin may print without end
+  std::signal(SIGXFSZ, SIG_IGN);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(printed, STDOUT_FILENO) < 0 ||
       dup2(printed, STDERR_FILENO) < 0) {
@@ -157,75 +179,35 @@ bool FromText(const std::string& text, TaskResult* result) try {
   UseTracePage(page);
   InstallCrashHandlers();
   const std::string text = ToText(Perform(task));
-  for (size_t written = 0; written < text.size();) {
-    const ssize_t n = write(findings, text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(EXIT_FAILURE);
-    written += static_cast<size_t>(n);
-  }
+  const bool written =
+      write(findings, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   // Skips the destructors of the plugin's library, which are not checked.
-  _exit(EXIT_SUCCESS);
+  _exit(written ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 // -- In the parent --------------------------------------------------------------------------------
-
-// Read end of a pipe, and the data that it delivered.
-struct Stream {
-  ~Stream() { Close(); }
-  void Close() {
-    if (fd >= 0) close(std::exchange(fd, -1));
-  }
-  // Reads available data and keeps at most `max` bytes in total. Closes at the end of the stream.
-  void Drain(size_t max) {
-    char buffer[16 << 10];
-    while (fd >= 0) {
-      const ssize_t n = read(fd, buffer, sizeof(buffer));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) return;
-      if (n <= 0) return Close();
-      text.append(buffer, std::min(static_cast<size_t>(n), max - std::min(max, text.size())));
-    }
-  }
-
-  int fd = -1;
-  std::string text;
-};
 
 class Child {
  public:
   explicit Child(size_t task) : task_(task) { since_.fill(start_); }
   ~Child() {
-    if (pid_ > 0) Kill();
-    while (pid_ > 0 && waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    if (pid_ <= 0) return;
+    Kill();
+    waitpid(pid_, nullptr, 0);
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  absl::Status Start(const Task& task) {
-    int findings[2], printed[2];
-    if (page_ == nullptr || pipe2(findings, O_CLOEXEC) != 0) return NoMore("memory or pipe");
-    findings_.fd = findings[0];
-    if (pipe2(printed, O_CLOEXEC) != 0) {
-      close(findings[1]);
-      return NoMore("pipe");
-    }
-    printed_.fd = printed[0];
-    for (const int fd : {findings[0], printed[0]}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  // Returns false if the system has no more processes or memory.
+  bool Start(const Task& task) {
+    if (page_ == nullptr || findings_.fd() < 0 || printed_.fd() < 0) return false;
     std::fflush(nullptr);
     pid_ = fork();
-    if (pid_ == 0) RunChild(task, page_.get(), findings[1], printed[1]);
-    close(findings[1]);
-    close(printed[1]);
-    return pid_ < 0 ? NoMore("process") : absl::OkStatus();
+    if (pid_ == 0) RunChild(task, page_.get(), findings_.fd(), printed_.fd());
+    return pid_ > 0;
   }
 
   size_t task() const { return task_; }
-  void AddTo(std::vector<pollfd>* events) const {
-    for (const int fd : {findings_.fd, printed_.fd}) {
-      if (fd >= 0) events->push_back({fd, POLLIN, 0});
-    }
-  }
 
   // Kills the process if one of its calls, or its whole run, takes too long.
   void StopIfHung(double limit) {
@@ -253,37 +235,26 @@ class Child {
 
   // Returns true if the process has ended, and sets *result to its result.
   bool Reap(TaskResult* result) {
-    findings_.Drain(kMaxFindings);
-    printed_.Drain(kMaxPrinted);
+    int status = 0;
     siginfo_t info = {};
     if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0) {
       return false;
     }
     Kill();  // processes that the plugin started
-    int status = 0;
-    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    findings_.Drain(kMaxFindings);
-    printed_.Drain(kMaxPrinted);
-    std::string death = hung_.empty() ? DescribeEnd(*page_, status) : hung_;
-    result->died = !(hung_.empty() && status == 0 && FromText(findings_.text, result));
-    if (result->died) {
-      while (!printed_.text.empty() && printed_.text.back() == '\n') printed_.text.pop_back();
-      if (!printed_.text.empty()) absl::StrAppend(&death, "; it printed: ", printed_.text);
-      result->findings = {{Verdict::kFail, death}};
-    }
-    result->hung = !hung_.empty();
-    result->point.assign(page_->point, strnlen(page_->point, sizeof(page_->point)));
+    waitpid(std::exchange(pid_, -1), &status, 0);
     result->seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (hung_.empty() && status == 0 && FromText(findings_.Text(kMaxFindings), result)) return true;
+    std::string death = hung_.empty() ? DescribeEnd(*page_, status) : hung_;
+    std::string printed = printed_.Text(kMaxPrinted);
+    while (!printed.empty() && printed.back() == '\n') printed.pop_back();
+    if (!printed.empty()) absl::StrAppend(&death, "; it printed: ", printed);
+    result->findings = {{Verdict::kFail, death}};
+    result->point.assign(page_->point, strnlen(page_->point, sizeof(page_->point)));
     return true;
   }
 
  private:
-  static absl::Status NoMore(const char* what) {
-    return absl::UnavailableError(absl::StrCat("no ", what, ": ", std::strerror(errno)));
-  }
   void Kill() const {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
@@ -292,8 +263,8 @@ class Child {
   const size_t task_;
   const Clock::time_point start_ = Clock::now();
   const TracePagePointer page_ = MakeSharedTracePage();
+  const SharedFile findings_, printed_;
   pid_t pid_ = -1;
-  Stream findings_, printed_;
   // Last call seen in each thread, and the time when it was first seen.
   std::array<uint64_t, kTraceSlots> sequence_{};
   std::array<Clock::time_point, kTraceSlots> since_;
@@ -322,12 +293,11 @@ absl::Status RunTasks(const std::vector<Task>& tasks, const ProcessOptions& opti
   for (size_t next = 0; next < tasks.size() || !running.empty();) {
     while (next < tasks.size() && running.size() < static_cast<size_t>(options.parallel)) {
       running.push_back(std::make_unique<Child>(next));
-      const absl::Status started = running.back()->Start(tasks[next++]);
-      if (!started.ok()) return started;
+      if (running.back()->Start(tasks[next++])) continue;
+      return absl::UnavailableError(
+          absl::StrCat("no more processes or memory: ", std::strerror(errno)));
     }
-    std::vector<pollfd> events;
-    for (const auto& child : running) child->AddTo(&events);
-    poll(events.data(), events.size(), 10);
+    usleep(1000);
     for (size_t i = 0; i < running.size();) {
       running[i]->StopIfHung(options.timeout_seconds);
       TaskResult result;

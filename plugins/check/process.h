@@ -17,25 +17,21 @@ namespace plumb::check {
 // Norm in the file.
 struct ListedNorm {
   uint32_t index = 0;
-  std::string id;           // "?" if it has none
-  std::string problem;      // reason why the norm cannot be used at all, or ""
-  std::string unavailable;  // reason why this machine cannot run it
+  std::string id;       // "?" if it has none
+  std::string problem;  // reason why the norm cannot be used here, or ""
 };
 
 // Work of one process: one check, or listing the norms if `check` is null.
 struct Task {
   const Check* check = nullptr;
-  uint32_t norm_index = 0;  // Scope::kNorm
-  Subject subject;          // the process sets `entry` and `norm`
+  uint32_t norm_index = 0;
+  Subject subject;  // the process sets `norm`
 };
 
 struct TaskResult {
   std::vector<Finding> findings;
   std::vector<ListedNorm> norms;
-  // True if the process did not end normally; the only finding has the reason.
-  bool died = false;
-  bool hung = false;  // a call hung, so the process was killed
-  std::string point;  // last point that it tried (points.h), or ""
+  std::string point;  // last point that it tried, if the process did not end normally
   double seconds = 0;
 };
 
@@ -50,7 +46,7 @@ struct ProcessOptions {
 
 // Runs every task in its own process and calls `done` with its index when it ends. Once `done`
 // returns false, kills the running processes and starts no more. Errors: the system has no more
-// processes, pipes or memory.
+// processes or memory.
 absl::Status RunTasks(const std::vector<Task>& tasks, const ProcessOptions& options,
                       const std::function<bool(size_t, TaskResult)>& done);
 

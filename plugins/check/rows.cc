@@ -142,7 +142,10 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
     munmap(map_, map_size_);
     throw CheckEnded{"the checker itself ran out of memory"};
   }
-  data_ = place.flush == Place::Flush::kEnd ? inner_ + (inner - used) : inner_ + lead;
+  const int64_t end = place.flush == Place::Flush::kEndAligned
+                          ? (inner - used) / kAlignment * kAlignment
+                          : inner - used;
+  data_ = inner_ + (flush && place.flush != Place::Flush::kStart ? end : lead);
   std::memset(inner_, kCanary, inner_size_);
 }
 
@@ -189,62 +192,35 @@ bool Rows::aligned64() const {
   return reinterpret_cast<uintptr_t>(data_) % kAlignment == 0 && pitch_ % kAlignment == 0;
 }
 
-double Rows::Get(int64_t row, int64_t i) const {
-  const char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_DTYPE_F64) {
-    double value;
-    std::memcpy(&value, p, sizeof(value));
-    return value;
-  }
-  if (dtype_ == PLUMB_DTYPE_BF16) {
+void Rows::Read(int64_t row, int64_t i, int64_t n, double* to) const {
+  const char* from = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
+  if (dtype_ == PLUMB_DTYPE_F32) return Load<float>(from, n, to);
+  if (dtype_ == PLUMB_DTYPE_F64) return Load<double>(from, n, to);
+  for (int64_t k = 0; k < n; ++k) {
     plumb_bf16 value;
-    std::memcpy(&value, p, sizeof(value));
-    return plumb_bf16_to_float(value);
+    std::memcpy(&value, from + 2 * k, sizeof(value));
+    to[k] = plumb_bf16_to_float(value);
   }
-  float value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
 }
 
-void Rows::Set(int64_t row, int64_t i, double value) {
-  char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_DTYPE_F64) {
-    std::memcpy(p, &value, sizeof(value));
-  } else if (dtype_ == PLUMB_DTYPE_BF16) {
-    const plumb_bf16 narrow = plumb_bf16_from_float(static_cast<float>(value));
-    std::memcpy(p, &narrow, sizeof(narrow));
-  } else {
-    const float narrow = static_cast<float>(value);
-    std::memcpy(p, &narrow, sizeof(narrow));
+void Rows::Write(int64_t row, int64_t i, int64_t n, const double* from) {
+  char* to = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
+  if (dtype_ == PLUMB_DTYPE_F32) return Store<float>(from, n, to);
+  if (dtype_ == PLUMB_DTYPE_F64) return Store<double>(from, n, to);
+  for (int64_t k = 0; k < n; ++k) {
+    const plumb_bf16 narrow = plumb_bf16_from_float(static_cast<float>(from[k]));
+    std::memcpy(to + 2 * k, &narrow, sizeof(narrow));
   }
 }
 
 std::vector<double> Rows::Values() const {
   std::vector<double> values(static_cast<size_t>(rows_ * width_));
-  double* to = values.data();
-  for (int64_t r = 0; r < rows_; ++r, to += width_) {
-    if (dtype_ == PLUMB_DTYPE_F64) {
-      std::memcpy(to, Row(r), static_cast<size_t>(width_) * sizeof(double));
-    } else if (dtype_ == PLUMB_DTYPE_F32) {
-      Load<float>(Row(r), width_, to);
-    } else {
-      for (int64_t i = 0; i < width_; ++i) to[i] = Get(r, i);
-    }
-  }
+  for (int64_t r = 0; r < rows_; ++r) Read(r, 0, width_, values.data() + r * width_);
   return values;
 }
 
 void Rows::Assign(const std::vector<double>& values) {
-  const double* from = values.data();
-  for (int64_t r = 0; r < rows_; ++r, from += width_) {
-    if (dtype_ == PLUMB_DTYPE_F64) {
-      std::memcpy(Row(r), from, static_cast<size_t>(width_) * sizeof(double));
-    } else if (dtype_ == PLUMB_DTYPE_F32) {
-      Store<float>(from, width_, Row(r));
-    } else {
-      for (int64_t i = 0; i < width_; ++i) Set(r, i, from[i]);
-    }
-  }
+  for (int64_t r = 0; r < rows_; ++r) Write(r, 0, width_, values.data() + r * width_);
 }
 
 void Rows::Fill(double value) {

@@ -30,7 +30,8 @@ double HalfUlp(uint32_t dtype, double value);
 
 // Placement of rows in memory.
 struct Place {
-  enum class Flush { kNone, kStart, kEnd };  // the guard page that rows touch
+  // Guard page that rows touch; kEndAligned: as closely as a 64-byte aligned base allows.
+  enum class Flush { kNone, kStart, kEnd, kEndAligned };
   int64_t gap = 0;     // elements between the end of a row and the start of the next
   int64_t offset = 0;  // elements by which the first row is misaligned; only with kNone
   Flush flush = Flush::kNone;
@@ -54,8 +55,12 @@ class Rows {
   int64_t pitch() const { return pitch_; }  // bytes
   bool aligned64() const;                   // base and pitch are multiples of 64
 
-  double Get(int64_t row, int64_t i) const;
-  void Set(int64_t row, int64_t i, double value);  // rounded to the element type
+  double Get(int64_t row, int64_t i) const {
+    double value;
+    Read(row, i, 1, &value);
+    return value;
+  }
+  void Set(int64_t row, int64_t i, double value) { Write(row, i, 1, &value); }  // rounds
 
   // Moves the rows to new memory, `pitch` bytes apart, which may be gigabytes. Only the touched
   // pages use memory. `room` bytes before the first row and everything between rows are accessible
@@ -75,6 +80,9 @@ class Rows {
 
  private:
   char* Row(int64_t row) const { return data_ + row * pitch_; }
+  // Convert `n` elements from element `i` of a row on.
+  void Read(int64_t row, int64_t i, int64_t n, double* to) const;
+  void Write(int64_t row, int64_t i, int64_t n, const double* from);
   bool IsPadding(const char* from, const char* to, const char** damage) const;
 
   uint32_t dtype_;

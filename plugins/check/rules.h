@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of the contract that are tested at points of the space of calls (points.h). A rule returns
-// "" if the norm keeps it. A rule that fails returns the text of the problem. A rule that does not
-// apply returns nullopt: create() refuses the dim, or the norm does not offer the element type.
-// Stateless.
+// Rules of the contract, one per property. A rule at a point (points.h) returns "" if the norm
+// keeps it, else the text of the problem; nullopt if it does not apply, because create() refuses
+// the dim or the norm does not offer the element type. Stateless.
+//
+// So that one cause fails one rule, a rule varies one thing. N1, N2, N12 and N17 make plain calls
+// (aligned rows in one range) and compare numbers. N3 to N8 make one call plainly and in another
+// form, and compare bits.
 #ifndef PLUMB_PLUGINS_CHECK_RULES_H_
 #define PLUMB_PLUGINS_CHECK_RULES_H_
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plugins/check/check.h"
 #include "plugins/check/points.h"
@@ -15,84 +20,73 @@
 
 namespace plumb::check {
 
+// Makes the fixed points of a check, which creates instances.
+using PointMaker = std::function<std::vector<Point>()>;
 using Rule = std::optional<std::string> (*)(const plumb_norm_plugin& norm, const Point& point);
 
 // -- value_rules.cc -------------------------------------------------------------------------------
-// Fails unless values, gradients and buffers agree with f64, in one plain range.
+// N1: f32 values, gradients and buffers agree with f64, and are finite for ordinary x.
 std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless bf16 results are the f32 result rounded to nearest. A bias alone must round to even,
-// overflow to infinity, and stay NaN.
+// N12: bf16 results are the f32 results rounded to nearest. A bias alone must round to even,
+// overflow to infinity, and stay NaN. Sums over rows agree with f64.
 std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless denormal operands produce the results of zeros.
+// N17: denormal operands produce the results of zeros, with denormals flushed.
 std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, const Point& point);
 
 // -- slope_rules.cc -------------------------------------------------------------------------------
-// Fails unless gradients are slopes of forward.
-std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point& point);
+// N2: gradients are slopes of forward, in the widest type.
+void CheckSlopes(const Subject& subject, const PointMaker& points, Report* report);
 
-// -- bit_rules.cc ---------------------------------------------------------------------------------
-// Fails unless a row has the same bits however it is called.
-std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless two concurrent calls produce the results of separate calls.
-std::optional<std::string> RunsAtOnce(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless hosts of other versions, whose structs are shorter or longer, get the same results.
-std::optional<std::string> SameForEveryHost(const plumb_norm_plugin& norm, const Point& point);
+// -- row_rules.cc ---------------------------------------------------------------------------------
+// N4: a row has the same bits in any range or call, alone, in training and evaluation, and next to
+// rows with NaN. Positions, heads and the step matter only if the layout says so.
+std::optional<std::string> RowsAreIndependent(const plumb_norm_plugin& norm, const Point& point);
+// N5: the same call has the same bits again, in memory of another call, and next to other calls.
+std::optional<std::string> Repeats(const plumb_norm_plugin& norm, const Point& point);
+
+// -- memory_rules.cc ------------------------------------------------------------------------------
+// N3: dx and dparams are added to, dx2 is overwritten, and a residual sum gives what its sum gives.
+std::optional<std::string> AddsAsAsked(const plumb_norm_plugin& norm, const Point& point);
+// N7: a call writes all of its results and nothing else, and reads only its operands.
+std::optional<std::string> StaysInside(const plumb_norm_plugin& norm, const Point& point);
+// N8: operands may be at any address and pitch, or the same tensor where the flags allow it.
+std::optional<std::string> WorksAnywhere(const plumb_norm_plugin& norm, const Point& point);
+// N8: rows may be gigabytes apart.
+void CheckFarRows(const Subject& subject, Report* report);
 
 // -- statistic_rules.cc ---------------------------------------------------------------------------
-// Fails unless statistics over rows are independent of the chunks.
-std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless training changes buffers, evaluation reads them, and they follow the batches.
+// N16: sums and statistics over rows do not depend on how rows are cut into ranges and chunks.
+std::optional<std::string> SumsAnyPieces(const plumb_norm_plugin& norm, const Point& point);
+// N10: training changes buffers, evaluation reads them, and they follow the batches.
 std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Point& point);
 
 // -- claim_rules.cc -------------------------------------------------------------------------------
-// Fails unless the claims IDENTITY, SHIFT_INVARIANT and SCALE_INVARIANT are true.
+// N13: the claims IDENTITY, SHIFT_INVARIANT and SCALE_INVARIANT are true.
 std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& point);
 
-// -- hot_call_rules.cc ----------------------------------------------------------------------------
-// Fails if forward, backward or a statistics function allocates or frees memory in the calling
-// thread, or writes to the host's log.
-std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point);
-// Fails if hot functions change the library's variables or the instance.
-std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point);
-// Fails if hot functions change the rounding mode or flushing.
-std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point& point);
-// Fails if any of these three fails, or if the state of the process changes.
+// -- call_rules.cc --------------------------------------------------------------------------------
+// R1: hot calls allocate nothing, log nothing, and leave the library's variables, the instance,
+// the floating-point modes and the process as they were.
 std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& point);
-// Fails if a call does not return, or throws, for any numbers.
+// R7: every call returns and throws nothing, whatever the numbers.
 std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point);
-// Fails unless element types that are not offered are refused, and a call without rows does
-// nothing.
-std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const Point& point);
+// M5: hosts of other versions get the same results, and element types that are not offered are
+// refused.
+std::optional<std::string> WorksWithOtherHosts(const plumb_norm_plugin& norm, const Point& point);
 
 // -- life_rules.cc --------------------------------------------------------------------------------
-// Fails unless create() survives each failing allocation.
-std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point);
-// Fails if a thousand instances leave anything behind.
-std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point);
+// R4: create, layout and destroy leave the process as it was, also if memory runs out.
+void CheckLife(const Subject& subject, const PointMaker& points, Report* report);
 
-// -- Checks that are not rules at points ----------------------------------------------------------
-void CheckNote(const Subject& subject, Report* report);            // E1
-void CheckExports(const Subject& subject, Report* report);         // E2
-void CheckDynamicSection(const Subject& subject, Report* report);  // E3
-void CheckLoads(const Subject& subject, Report* report);           // E4
-void CheckLoadEffects(const Subject& subject, Report* report);     // E5
-void CheckLoadTime(const Subject& subject, Report* report);        // E6
-void CheckMetadata(const Subject& subject, Report* report);        // M1
-void CheckSchema(const Subject& subject, Report* report);          // M2
-void CheckRefusals(const Subject& subject, Report* report);        // M3
-void CheckLayout(const Subject& subject, Report* report);          // M4
-void CheckExtensions(const Subject& subject, Report* report);      // M5, the part that is no rule
-void CheckFill(const Subject& subject, Report* report);            // M6
-void CheckFarRows(const Subject& subject, Report* report);         // N8, the part that is no rule
-void CheckDenormals(const Subject& subject, Report* report);       // N15
-void CheckSecondInput(const Subject& subject, Report* report);     // N18, the part that is no rule
-void CheckBandwidth(const Subject& subject, Report* report);       // P1
-void CheckOneRow(const Subject& subject, Report* report);          // P2
-
-// Run X2 and X6, which need more than one point: the worst slope of all points, and the state of
-// the process before the first one.
-void ExploreSlopes(const Subject& subject, Report* report);
-void ExploreLife(const Subject& subject, Report* report);
+// -- file_rules.cc, declaration_rules.cc and fill_rule.cc: rules without points -------------------
+void CheckLoads(const Subject& subject, Report* report);        // E1
+void CheckLinks(const Subject& subject, Report* report);        // E2
+void CheckLoadEffects(const Subject& subject, Report* report);  // E5
+void CheckMetadata(const Subject& subject, Report* report);     // M1
+void CheckAttributes(const Subject& subject, Report* report);   // M2
+void CheckLayout(const Subject& subject, Report* report);       // M4
+void CheckExtensions(const Subject& subject, Report* report);   // M5, the part without points
+void CheckFill(const Subject& subject, Report* report);         // M6
 
 }  // namespace plumb::check
 

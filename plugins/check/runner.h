@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runner of the checks on a file: selects them, orders them, assigns processes, and decides what
-// follows if the file cannot be loaded. This process never loads it (except with in_process). For
-// one thread.
+// Runner of the checks on a file: selects them, assigns processes, decides what follows if the file
+// cannot be loaded, and reports each cause once. This process never loads it (except with
+// in_process). For one thread.
 #ifndef PLUMB_PLUGINS_CHECK_RUNNER_H_
 #define PLUMB_PLUGINS_CHECK_RUNNER_H_
 
@@ -25,6 +25,7 @@ struct RunnerOptions {
   double timeout_seconds = 10;    // per call of the plugin
   double seconds = 20;            // for all exploring checks of a norm together
   std::string point;              // the only point that they try, or ""
+  std::string norm;               // the only norm of the file to check, or ""
   bool fail_fast = false;         // skips unfinished checks once one fails
   // Called after every check; may be empty.
   std::function<void(size_t done, size_t total, const std::string& what)> progress;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Check X2: compares dx and dparams, of calls in ranges, with central differences of forward in
-// f64.
+// Rule N2: compares dx, dx2 and dparams of a plain call with central differences of forward, in
+// f64, or in f32 if f64 is not offered.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -69,7 +69,6 @@ struct Input {
   std::function<Values&(Operands*)> values;
   const Values& gradient;
   bool together;  // one slope for all rows, because they depend on each other or share the input
-  bool is_added = false;  // the gradient was added to numbers, which were subtracted again
 };
 
 // Returns the slopes along a direction of an input: one per row, or one for all rows.
@@ -95,7 +94,6 @@ std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
     Slope& slope = slopes[input.together ? 0 : i / width];
     slope.gradient += input.gradient[i] * direction[i];
     slope.size += std::abs(input.gradient[i] * direction[i]);
-    if (input.is_added) slope.noise += 2 * UnitRoundoff(TypeOf(point)) * std::abs(direction[i]);
   }
   return slopes;
 }
@@ -157,20 +155,20 @@ std::string MissAlong(const Instance& instance, const Point& point, Operands ope
                          first[r].gradient);
 }
 
-// Returns "" if dx, dx2 and dparams of the point's ranges are the slopes of forward along a random
-// direction each, else the first mismatch. Raises *worst to the largest miss, relative to the sum
-// of the terms. Sets *is_problem if the call itself failed, not a slope.
-std::string SlopeProblem(const Instance& instance, const Point& point, const Operands& operands,
-                         double* worst, bool* is_problem) {
-  const PointResult got = RunAt(instance, point, TypeOf(point), operands);
-  *is_problem = !got.problem.empty();
-  if (*is_problem) return got.problem;
-  Outcome outcome = got.outcome;
-  const bool is_added = point[kAdd] != 0;
-  for (double& value : outcome.dx) value -= is_added ? kAddedTo : 0;
-  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+// Compares with slopes along a random direction of each input. Raises *worst to the largest miss,
+// relative to the sum of the terms.
+std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst) {
+  point[kType] = WidestType(norm) == PLUMB_DTYPE_F64 ? 2 : 0;
+  point[kEvaluation] = point[kFlushed] = 0;
+  // Steps do not scale with such large numbers; N1 checks their values and gradients.
+  if (IsExtremeX(point)) point[kX] = 0;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*instance, point);
+  const Outcome outcome = PlainRun(*instance, point, TypeOf(point), operands);
+  const bool together = (norm.flags & PLUMB_NORM_CROSS_ROW) != 0;
   std::vector<Input> inputs = {
-      {"dx", [](Operands* all) -> Values& { return all->x; }, outcome.dx, together, is_added}};
+      {"dx", [](Operands* all) -> Values& { return all->x; }, outcome.dx, together}};
   if (!operands.x2.empty()) {
     inputs.push_back(
         {"dx2", [](Operands* all) -> Values& { return all->x2; }, outcome.dx2, together});
@@ -182,60 +180,33 @@ std::string SlopeProblem(const Instance& instance, const Point& point, const Ope
                       true});
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string text = MissAlong(instance, point, operands, inputs[i], i >= of_rows, worst);
-    if (text.empty()) continue;
-    return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
-                        text);
+    const std::string text = MissAlong(*instance, point, operands, inputs[i], i >= of_rows, worst);
+    if (!text.empty()) return At(point, text);
   }
   return "";
 }
 
-std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst,
-                                    bool* is_problem) {
-  point[kType] = WidestType(norm) == PLUMB_DTYPE_F64 ? 2 : 0;
-  point[kEvaluation] = 0;
-  point[kFlushed] = 0;
-  // Steps do not scale with such large numbers; X1 checks their values and gradients.
-  if (IsExtremeX(point)) point[kX] = 0;
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  return SlopeProblem(*instance, point, OperandsAt(*instance, point), worst, is_problem);
-}
-
 }  // namespace
 
-std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point& point) {
-  double worst = 0;
-  bool is_problem = false;
-  // All types and modes share the result, so it is computed once.
-  if (TypeOf(point) != WidestType(norm) || point[kFlushed] != 0) return std::nullopt;
-  if ((norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0) return std::nullopt;
-  return SlopesAt(norm, point, &worst, &is_problem);
-}
-
-void ExploreSlopes(const Subject& subject, Report* report) {
+void CheckSlopes(const Subject& subject, const PointMaker& points, Report* report) {
+  constexpr int64_t kEnough = 15;  // points, of every type and most shapes
   const plumb_norm_plugin& norm = *subject.norm;
-  if ((norm.dtypes & PLUMB_DTYPE_F64) == 0) return report->Skip("it does not offer f64");
   const bool approximate = (norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0;
   double worst = 0;
   int64_t tried = 0;
-  Explore(
-      subject, "X2",
-      [&](const Point& point) -> std::optional<std::string> {
-        bool is_problem = false;  // a problem of the call, not of a slope
-        const std::optional<std::string> text = SlopesAt(norm, point, &worst, &is_problem);
-        tried += text.has_value() ? 1 : 0;
-        // The gradient differs from the slope by design, so only the distance is reported.
-        if (approximate && text.has_value() && !is_problem) return "";
-        return text;
-      },
-      report);
-  constexpr int64_t kEnough = 15;  // points, of every type and most shapes
-  if (approximate && worst == 0 && tried >= kEnough) {
+  const auto property = [&](const Point& point) -> std::optional<std::string> {
+    const std::optional<std::string> text = SlopesAt(norm, point, &worst);
+    tried += text.has_value() ? 1 : 0;
+    // The gradient differs from the slope by design, so only the distance is reported.
+    return approximate && text.has_value() ? "" : text;
+  };
+  Explore(subject, "N2", property, points(), 0, report);
+  if (!approximate || report->failed()) return;
+  if (worst == 0 && tried >= kEnough) {
     report->Fail(
         absl::StrCat("APPROXIMATE_GRADIENT is claimed, but gradients are slopes at all of ", tried,
                      " points: with the flag no host looks at them"));
-  } else if (approximate && !report->failed()) {
+  } else {
     report->Note(absl::StrFormat(
         "an approximate gradient: it misses slopes by up to %.3g of their terms' sum", worst));
   }

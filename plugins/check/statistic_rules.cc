@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of statistics over rows that are computed in chunks and combined, and of the buffers that
-// keep them.
+// Rules N16 and N10: sums and statistics over rows, computed in pieces and combined, and the
+// buffers that keep them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "plugins/check/norm_run.h"
 #include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
+#include "plugins/check/tolerance.h"
 
 namespace plumb::check {
 namespace {
@@ -103,10 +104,12 @@ void TrainOnce(NormRun* run) {
 // Fails unless running statistics converge: after enough equal batches evaluation must produce the
 // results of training, for any momentum, even after a few different batches.
 std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, uint64_t seed) {
-  constexpr int64_t kBatchRows = 256;  // keeps the difference to an unbiased variance small
+  constexpr int64_t kMaxElements = 1 << 14,
+                    kMinRows = 64;  // an unbiased variance differs by 1/rows
   constexpr int kOtherSteps = 3, kMaxSteps = 2048;
   constexpr double kTolerance = 0.02, kAtRest = 0.995;
-  NormRun run(instance, type, kBatchRows, seed);
+  const int64_t rows = std::max(kMinRows, kMaxElements / instance.dim());
+  NormRun run(instance, type, rows, seed);
   for (int step = 0; step < kOtherSteps; ++step) TrainOnce(&run);
   std::vector<double> x = run.x.Values(), trained, evaluated, before;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -121,7 +124,9 @@ std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, u
     if (step < 64 || (step & (step - 1)) != 0) continue;
     trained = run.y.Values();
     allowed = kTolerance * std::max(1.0, LargestMagnitude(trained));
-    run.ForwardRange(false, 0, run.rows());
+    // In evaluation rows are independent, so that any ranges will do.
+    run.ForwardRange(false, 0, 1);
+    for (int64_t r = 1; r < rows; r += 20) run.ForwardRange(false, r, std::min(rows, r + 20));
     before = std::exchange(evaluated, run.y.Values());
     bool follows = true;
     for (size_t i = 0; i < trained.size(); ++i) follows = follows && !differs(i);
@@ -132,32 +137,26 @@ std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, u
     const double error = std::abs(evaluated[i] - trained[i]);
     if (!differs(i) || error < kAtRest * std::abs(before[i] - trained[i])) continue;
     return absl::StrFormat(
-        "%s: after %d equal batches evaluation gives %s = %.9g, training %.9g (+- %.2g)",
-        run.Name(), kMaxSteps, PlaceInTensor("y", i, trained.size(), run.dim()), evaluated[i],
-        trained[i], allowed);
+        "after %d equal batches evaluation gives %s = %.9g, training %.9g (+- %.2g)", kMaxSteps,
+        PlaceInTensor("y", i, trained.size(), run.dim()), evaluated[i], trained[i], allowed);
   }
   return "";
 }
 
-}  // namespace
-
-std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, const Point& point) {
-  // Only the widest type is exact enough to compare partials.
-  if ((norm.flags & PLUMB_NORM_CROSS_ROW) == 0 || TypeOf(point) != WidestType(norm)) {
-    return std::nullopt;
-  }
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
+// Compares statistics in chunks of any length, and statistics of no rows, in the widest type: only
+// that is exact enough to compare partials.
+std::string CompareChunks(const Instance& instance, const Point& point) {
   const bool f64 = TypeOf(point) == PLUMB_DTYPE_F64;
   // In a batch of long sequences, the product of two row counts overflows int32.
-  constexpr int64_t kManyRows = 140'001;
-  for (const int64_t rows : {point[kRows], point[kDim] == 1 && f64 ? kManyRows : 0}) {
+  constexpr int64_t kManyRows = 140'001, kFewRows = 30;
+  const bool many = point[kDim] == 1 && f64 && point[kSeed] == 0;
+  for (const int64_t rows : {std::min(point[kRows], kFewRows), many ? kManyRows : 0}) {
     if (rows == 0) continue;
-    NormRun run(*instance, TypeOf(point), rows, static_cast<uint64_t>(point[kSeed]) + 1);
+    NormRun run(instance, TypeOf(point), rows, static_cast<uint64_t>(point[kSeed]) + 1);
     const Outcome whole = StepInPieces(&run, rows);
     std::string text;
-    if (rows != kManyRows) text = CheckNeutralStatistic(&run, false);
-    if (rows != kManyRows && text.empty()) text = CheckNeutralStatistic(&run, true);
+    if (rows >= 5 && rows != kManyRows) text = CheckNeutralStatistic(&run, false);
+    if (rows >= 5 && rows != kManyRows && text.empty()) text = CheckNeutralStatistic(&run, true);
     std::vector<int64_t> chunks = {70, run.ChunkRows(), (rows + 1) / 2};
     for (int64_t chunk = 1; chunk < rows && rows != kManyRows; ++chunk) chunks.push_back(chunk);
     for (const int64_t chunk : chunks) {
@@ -168,23 +167,60 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
                                                       : 1e-12);
       if (!text.empty()) text = absl::StrCat("statistics in pieces of ", chunk, " rows: ", text);
     }
-    if (!text.empty()) return absl::StrCat(run.Name(), ": ", text);
+    if (!text.empty()) return text;
   }
   return "";
 }
 
-// Fails unless training changes some buffer, evaluation reads one, and their statistics are those
-// of the batches. No flag names the buffer that evaluation must read.
+// Compares statistics by stats_combine with those by the extension that can fail, bit for bit.
+std::string CompareCombine(const Instance& instance, const Point& point, const Operands& operands) {
+  if (CombineOf(instance.norm()) == nullptr) return "";
+  Outcome outcomes[2];
+  for (const bool by_extension : {false, true}) {
+    NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+    AssignTo(operands, &run);
+    run.Statistics(PLUMB_PHASE_FORWARD, true, run.ChunkRows(), by_extension);
+    run.ForwardRange(true, 0, run.rows());
+    run.Statistics(PLUMB_PHASE_BACKWARD, true, run.ChunkRows(), by_extension);
+    run.BackwardRange(false, 0, run.rows());
+    outcomes[by_extension] = run.Results();
+  }
+  const std::string text = FirstDifference(outcomes[1], outcomes[0]);
+  return text.empty() ? text : absl::StrCat("by ", PLUMB_EXT_COMBINE, ": ", text);
+}
+
+}  // namespace
+
+std::optional<std::string> SumsAnyPieces(const plumb_norm_plugin& norm, const Point& given) {
+  Point point = given;
+  point[kEvaluation] = 0;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const bool cross = (norm.flags & PLUMB_NORM_CROSS_ROW) != 0;
+  if (!cross && instance->layout().n_params == 0) return std::nullopt;
+  const Operands operands = OperandsAt(*instance, point);
+  const Outcome got = OutcomeAt(*instance, point, operands);
+  const F64Reference reference(*instance, point, TypeOf(point), operands, got.y);
+  std::string text = cross ? reference.Compare(got) : reference.CompareSums(got);
+  if (!text.empty()) absl::StrAppend(&text, " as in one range in ", TypeName(WidestType(norm)));
+  if (text.empty() && cross) text = CompareCombine(*instance, point, operands);
+  // An odd x has odd statistics, so these are of normal numbers.
+  if (text.empty() && cross && TypeOf(point) == WidestType(norm)) {
+    text = CompareChunks(*instance, point);
+  }
+  return At(point, text);
+}
+
+// No flag names the buffer that evaluation must read.
 std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Point& point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr || instance->layout().n_buffers == 0 || point[kRows] < 8) {
     return std::nullopt;
   }
-  NormRun run(*instance, TypeOf(point), point[kRows], 1);
+  NormRun run(*instance, TypeOf(point), point[kRows], 1), none(*instance, TypeOf(point), 0, 1);
   const Outcome before = run.Results();
   if (run.TakesStatistics(true)) run.Statistics(PLUMB_PHASE_FORWARD, true, run.ChunkRows());
   // A call without rows must do nothing.
-  NormRun none(*instance, TypeOf(point), 0, 1);
   for (Rows& buffer : none.buffers) {
     for (int64_t k = 0; k < buffer.width(); ++k) buffer.Set(0, k, buffer.Get(0, k) + 0.5);
   }
@@ -193,10 +229,10 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
     if (none.TakesStatistics(true)) none.Statistics(phase, true, 8);
   }
   if (none.Results().buffers != of_none.buffers) {
-    return absl::StrCat(none.Name(), ": training changes buffers");
+    return At(point, "training on no rows changes buffers");
   }
-  if (run.Results().buffers == before.buffers) {
-    return absl::StrCat(run.Name(), ": training changes no buffer");
+  if (run.Results().buffers == before.buffers && point[kAttributes] == 0) {
+    return At(point, "training changes no buffer");
   }
   if (run.TakesStatistics(false)) return "";
   run.Forward(false);
@@ -205,10 +241,11 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
     for (int64_t k = 0; k < buffer.width(); ++k) buffer.Set(0, k, buffer.Get(0, k) + 1);
   }
   run.Forward(false);
-  if (run.y.Values() == y) return absl::StrCat(run.Name(), ": evaluation reads no buffer");
-  // An attribute may set the momentum to none.
-  if (point[kSeed] % 4 != 0 || point[kAttributes] != 0 || point[kDim] > 64) return "";
-  return EvaluationFollowsTraining(*instance, TypeOf(point), static_cast<uint64_t>(point[kSeed]));
+  if (run.y.Values() == y) return At(point, "evaluation reads no buffer");
+  // An attribute may freeze the statistics, or set the momentum to nearly none.
+  if (point[kAttributes] != 0) return "";
+  return At(point, EvaluationFollowsTraining(*instance, TypeOf(point),
+                                             static_cast<uint64_t>(point[kSeed])));
 }
 
 }  // namespace plumb::check

@@ -15,7 +15,8 @@
 //     rows each parameter is also moved alone.
 // dparams are sums over rows of terms as large as dy: r and u sqrt(rows) multiply the root of their
 // sum of squares. Norms with statistics over rows are treated as one long row. Magnitudes whose
-// squares are outside the range of f32 are not compared.
+// squares are outside the range of f32 are not compared, nor are results below its smallest normal
+// number.
 #ifndef PLUMB_PLUGINS_CHECK_TOLERANCE_H_
 #define PLUMB_PLUGINS_CHECK_TOLERANCE_H_
 
@@ -33,9 +34,10 @@ class F64Reference {
   F64Reference(const Instance& instance, const Point& point, uint32_t dtype,
                const Operands& operands, const std::vector<double>& y);
 
-  // Returns "" if the results are within their tolerances, else the first that is not. `added`: dx
-  // is a sum with kAddedTo.
-  std::string Compare(const Outcome& got, bool added) const;
+  // Returns "" if the results are within their tolerances, else the first that is not.
+  std::string Compare(const Outcome& got) const;
+  // Does the same for sums over rows: dparams and buffers.
+  std::string CompareSums(const Outcome& got) const;
 
   // Return the tolerance of y and dx in a row before they are rounded to the element type.
   double OfY(size_t row) const { return rows_[row].y; }
@@ -50,7 +52,7 @@ class F64Reference {
   void MeasureTensors(const Operands& operands, const Outcome& change);
   std::string Compare(const std::string& name, const std::vector<double>& got,
                       const std::vector<double>& must, int64_t width, uint32_t dtype,
-                      const std::vector<double>& allowed, double added = 0) const;
+                      const std::vector<double>& allowed) const;
 
   const Point point_;
   const uint32_t dtype_;

@@ -125,15 +125,6 @@ void TracePoint(const std::string& point) {
   std::strncpy(page->point, point.c_str(), sizeof(page->point) - 1);
 }
 
-void ForgetTrace() {
-  TracePage* page = ThisTracePage();
-  page->signal.store(0);
-  page->words[0] = '\0';
-  for (TraceSlot& slot : page->slots) {
-    if (slot.sequence.load() % 2 == 1) slot.sequence.fetch_add(1);
-  }
-}
-
 TracePage* ThisTracePage() { return *PagePointer(); }
 
 TracePagePointer MakeSharedTracePage() {

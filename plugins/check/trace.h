@@ -71,8 +71,6 @@ void UseTracePage(TracePage* page);
 
 // Records the point.
 void TracePoint(const std::string& point);
-// Clears what a child that shared the page has left there.
-void ForgetTrace();
 
 // Scope in which this thread is inside a call of the plugin.
 class Trace {

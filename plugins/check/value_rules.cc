@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of values: comparison with f64, rounding of bf16, and denormals.
+// Rules of the numbers of a plain call: comparison with f64, rounding of bf16, and denormals.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -55,18 +55,26 @@ std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const O
 // additions may end on the other side of a tie.
 std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
                             int64_t width, const std::function<double(size_t)>& of_row) {
+  bool truncated = true, away = true;
+  std::string first;
   for (size_t i = 0; i < wide.size(); ++i) {
     const double ulp = 2 * HalfUlp(PLUMB_DTYPE_BF16, wide[i]);
     const double off = 2 * of_row(i / static_cast<size_t>(width));
     // bf16 has the exponents of f32; numbers below them may be zero.
     const bool is_normal = std::abs(wide[i]) >= 64 * std::ldexp(1, -126);
     if (!std::isfinite(wide[i]) || !is_normal || !std::isfinite(off)) continue;
-    if (std::abs(narrow[i] - wide[i]) <= ulp / 2 + off) continue;
-    return absl::StrFormat("%s is %.9g, %.2f ulp from %.9g as in f32: not the nearest",
-                           PlaceInTensor(name, i, wide.size(), width), narrow[i],
-                           (std::abs(narrow[i]) - std::abs(wide[i])) / ulp, wide[i]);
+    const double more = std::abs(narrow[i]) - std::abs(wide[i]);
+    const bool is_near = std::abs(narrow[i] - wide[i]) <= ulp + off;
+    truncated = truncated && is_near && more <= off;
+    away = away && is_near && more >= -off;
+    if (!first.empty() || std::abs(narrow[i] - wide[i]) <= ulp / 2 + off) continue;
+    first =
+        absl::StrFormat("%s is %.9g, %.2f ulp from %.9g as in f32: not the nearest",
+                        PlaceInTensor(name, i, wide.size(), width), narrow[i], more / ulp, wide[i]);
   }
-  return "";
+  if (first.empty() || truncated == away) return first;
+  return absl::StrCat("bf16 results are ", truncated ? "truncated" : "rounded away from zero",
+                      ", not rounded to the nearest: ", first);
 }
 
 // Returns parameters that reveal how a result is rounded: between two numbers of bf16, beyond its
@@ -119,18 +127,15 @@ std::string RoundsBiases(const Instance& instance, Point point) {
 std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point& given) {
   Point point = given;
   point[kType] = 1;
-  point[kAdd] = 0;
   if ((norm.dtypes & PLUMB_DTYPE_BF16) == 0 || IsExtremeX(point) || IsExtremeDy(point)) {
     return std::nullopt;
   }
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
-  const PointResult got = RunAt(*instance, point, PLUMB_DTYPE_BF16, operands);
-  if (!got.problem.empty()) return got.problem;
-  const Outcome& narrow = got.outcome;
-  const Outcome wide = RunAt(*instance, Plain(point), PLUMB_DTYPE_F32, operands).outcome;
-  const F64Reference widest(*instance, point, PLUMB_DTYPE_F32, operands, wide.y);
+  const Outcome narrow = PlainRun(*instance, point, PLUMB_DTYPE_BF16, operands);
+  const Outcome wide = PlainRun(*instance, point, PLUMB_DTYPE_F32, operands);
+  const F64Reference widest(*instance, point, PLUMB_DTYPE_BF16, operands, narrow.y);
   std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim],
                                      [&](size_t row) { return widest.OfY(row); });
   const bool needs_y = (instance->layout().backward_needs & PLUMB_BACKWARD_READS_Y) != 0;
@@ -139,25 +144,25 @@ std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point&
                            [&](size_t row) { return widest.OfDx(row); });
   }
   if (text.empty()) text = RoundsBiases(*instance, point);
-  if (text.empty()) return text;
-  return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);
+  // Results of which no f32 number is the rounded one: dx from a rounded y, and sums.
+  if (text.empty()) text = widest.Compare(narrow);
+  return At(point, text);
 }
 
-std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& point) {
+std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& given) {
+  Point point = given;
+  if (point[kType] == 1) point[kType] = 0;  // N12 compares bf16
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
   const uint32_t type = TypeOf(point);
+  if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
-  const PointResult got = RunAt(*instance, point, type, operands);
-  if (!got.problem.empty()) return got.problem;
-  std::string text = NotFinite(norm, point, got.outcome);
-  if (text.empty()) {
-    const F64Reference reference(*instance, point, type, operands, got.outcome.y);
-    text = reference.Compare(got.outcome, point[kAdd] != 0);
-    if (!text.empty()) absl::StrAppend(&text, " as in ", TypeName(WidestType(norm)));
+  const Outcome got = PlainRun(*instance, point, type, operands);
+  std::string text = NotFinite(norm, point, got);
+  if (text.empty() && type == PLUMB_DTYPE_F32 && WidestType(norm) != type) {
+    text = F64Reference(*instance, point, type, operands, got.y).Compare(got);
+    if (!text.empty()) text += " as in f64";
   }
-  if (text.empty()) return text;
-  return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
+  return At(point, text);
 }
 
 // -- Denormals ------------------------------------------------------------------------------------
@@ -206,9 +211,9 @@ std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, cons
     const std::string text = FirstDeviation(must[k].name, *got[k].values, *must[k].values,
                                             must[k].width, relative, 1e-12);
     if (text.empty()) continue;
-    return absl::StrCat(TypeName(type), " dim=", point[kDim], ", denormals among x and dy",
-                        point[kParams] != 0 ? " and parameters" : "", ", flushed to zero: ", text,
-                        " as for zeros");
+    return At(point,
+              absl::StrCat("denormals among x and dy", point[kParams] != 0 ? " and parameters" : "",
+                           ", flushed to zero: ", text, " as for zeros"));
   }
   return "";
 }

@@ -4,7 +4,6 @@
 #define PLUMB_TESTS_CHECK_CHECKER_PROCESS_H_
 
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,14 +19,7 @@ CheckerRun RunChecker(const std::vector<std::string>& arguments);
 // Returns the ids of the checks in a report (--json) that have this verdict.
 std::set<std::string> ChecksWith(const std::string& verdict, const nlohmann::json& report);
 
-// Entry of the list of plugins in mutants.txt.
-struct Mutant {
-  std::string path, check, verdict;  // "none" and "pass" for the honest one
-  std::string name() const;          // name of the file without ".so"
-};
-void PrintTo(const Mutant& mutant, std::ostream* out);
-std::vector<Mutant> AllMutants();
-// Returns the path of the mutant with this name.
+// Returns the path of the plugin of mutants/ with this name.
 std::string MutantPath(const std::string& name);
 
 }  // namespace plumb::check

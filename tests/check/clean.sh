@@ -5,8 +5,7 @@
 #
 #   tests/check/clean.sh [--build DIR] [--seeds N] [--seconds S] [FILE...]
 #
-# FILE are plugins. The default is those of clean/, in C, C++ and (if rustc is installed) Rust, the clean ones
-# of mutants/, and all that ship.
+# FILE are plugins. The default is those of clean/, correct ones of mutants/, and all that ship.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 build=build/quick seeds=50 seconds=20
@@ -19,7 +18,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ $# = 0 ]; then
-  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/mutants/plugins/{honest,authors_b_,string_}*.so \
+  set -- "$build"/tests/check/clean/*.so "$build"/tests/check/mutants/{honest_cpp,joins_a_thread,adaptive_norm,graceful_norm}.so \
     "$build"/lib/plumb/norm-v1/*.so
 fi
 words=$(mktemp) details=$(mktemp)

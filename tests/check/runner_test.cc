@@ -20,7 +20,6 @@ namespace plumb::check {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -36,11 +35,11 @@ nlohmann::json Report(const std::vector<std::string>& arguments) {
   return report;
 }
 
-// Returns the finding of check N9 if the plugin misbehaves in this way.
+// Returns the finding of check R7 if the plugin misbehaves in this way.
 std::string FindingWhenItDoes(const char* way) {
   setenv("MISBEHAVE", way, 1);
   const nlohmann::json report =
-      Report({"--check", "N9", "--timeout", "0.5", MutantPath("misbehaves")});
+      Report({"--check", "R7", "--timeout", "0.5", MutantPath("misbehaves")});
   unsetenv("MISBEHAVE");
   EXPECT_EQ(report.at("results").size(), 1u);
   const nlohmann::json& result = report.at("results").at(0);
@@ -83,11 +82,11 @@ TEST(RunnerTest, FailFastEndsAtTheFirstFailure) {
   GTEST_SKIP() << "the sanitizer's own report stands there";
 #endif
   setenv("MISBEHAVE", "exit", 1);
-  const nlohmann::json report = Report({"--fail-fast", "--jobs", "1", "--check", "N9", "--check",
-                                        "X1", "--check", "N2", MutantPath("misbehaves")});
+  const nlohmann::json report = Report({"--fail-fast", "--jobs", "1", "--check", "N8", "--check",
+                                        "N4", "--check", "N2", MutantPath("misbehaves")});
   unsetenv("MISBEHAVE");
   EXPECT_THAT(ChecksWith("fail", report), ElementsAre("N2"));
-  EXPECT_THAT(ChecksWith("skip", report), ElementsAre("N9", "X1"));
+  EXPECT_THAT(ChecksWith("skip", report), ElementsAre("N4", "N8"));
 }
 
 TEST(RunnerTest, AFileThatIsNoPluginCannotBeLoaded) {
@@ -99,10 +98,10 @@ TEST(RunnerTest, AFileThatIsNoPluginCannotBeLoaded) {
 }
 
 TEST(RunnerTest, DependentChecksAreSkippedWhenTheFileDoesNotLoad) {
-  const nlohmann::json report = Report({MutantPath("e4_unresolved")});
+  const nlohmann::json report = Report({MutantPath("unresolved")});
   EXPECT_EQ(report.at("exit_code"), 2);
-  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E4"));
-  EXPECT_THAT(ChecksWith("skip", report), ::testing::IsSupersetOf({"E5", "E6", "M1", "M2", "N1"}));
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E1"));
+  EXPECT_THAT(ChecksWith("skip", report), ::testing::IsSupersetOf({"E5", "M1", "M2", "N1"}));
 }
 
 TEST(RunnerTest, MissingFilesAndUnknownChecksAreUsageErrors) {
@@ -110,15 +109,29 @@ TEST(RunnerTest, MissingFilesAndUnknownChecksAreUsageErrors) {
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err, HasSubstr("/nonexistent/norm.so"));
   EXPECT_EQ(RunChecker({"/tmp"}).exit_code, 2);
-  const CheckerRun unknown = RunChecker({MutantPath("honest"), "--check", "N99"});
+  const CheckerRun unknown = RunChecker({MutantPath("honest_cpp"), "--check", "N99"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("N99"));
   EXPECT_EQ(RunChecker({}).exit_code, 2);
+  const CheckerRun norm = RunChecker({MutantPath("honest_cpp"), "--norm", "org.example.none"});
+  EXPECT_EQ(norm.exit_code, 2);
+  EXPECT_THAT(norm.out, HasSubstr("it holds no norm org.example.none"));
+}
+
+TEST(RunnerTest, RemovedChecksNameTheirSuccessors) {
+  const auto error_of = [](const std::vector<std::string>& arguments) {
+    const CheckerRun run = RunChecker(arguments);
+    EXPECT_EQ(run.exit_code, 2);
+    return run.err;
+  };
+  EXPECT_THAT(error_of({"--check", "x3"}), HasSubstr("X3 is removed; use N4"));
+  EXPECT_THAT(error_of({"--check", "P1"}), HasSubstr("P1 is removed; use plumb plugin bench"));
+  EXPECT_THAT(error_of({"--perf"}), HasSubstr("use plumb plugin bench"));
 }
 
 TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
   const nlohmann::json report =
-      Report({"--level", "1", "--check", "n4", "--check", "E2", MutantPath("honest")});
+      Report({"--level", "1", "--check", "n4", "--check", "E2", MutantPath("honest_cpp")});
   std::vector<std::string> checks;
   for (const nlohmann::json& result : report.at("results")) checks.push_back(result.at("check"));
   EXPECT_THAT(checks, ElementsAre("E2", "N4"));
@@ -126,25 +139,24 @@ TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
 }
 
 TEST(RunnerTest, LevelsDropTheChecksAboveThem) {
-  const nlohmann::json report = Report({"--level", "1", MutantPath("honest")});
+  const nlohmann::json report = Report({"--level", "1", MutantPath("honest_cpp")});
   for (const nlohmann::json& result : report.at("results")) EXPECT_EQ(result.at("level"), 1);
 }
 
 TEST(RunnerTest, RunsInItsOwnProcessForADebugger) {
-  const nlohmann::json report = Report({"--in-process", "--check", "N4", MutantPath("honest")});
+  const nlohmann::json report = Report({"--in-process", "--check", "N4", MutantPath("honest_cpp")});
   EXPECT_EQ(report.at("exit_code"), 0);
   EXPECT_THAT(ChecksWith("pass", report), ElementsAre("N4"));
 }
 
 TEST(RunnerTest, TheTextHasALineForEachCheckAndNoColoursInAFile) {
-  const CheckerRun run = RunChecker({"--level", "1", MutantPath("m1_no_version")});
+  const CheckerRun run = RunChecker({"--level", "1", MutantPath("no_version")});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.out, AllOf(HasSubstr("  M1   FAIL  metadata"),
                              HasSubstr("its version is missing"), HasSubstr("org.example.base\n"),
                              HasSubstr("1 failed"), Not(HasSubstr("\033"))));
   EXPECT_THAT(run.err, IsEmpty());
-  const CheckerRun brief =
-      RunChecker({"--level", "1", "--only-failed", MutantPath("m1_no_version")});
+  const CheckerRun brief = RunChecker({"--level", "1", "--only-failed", MutantPath("no_version")});
   EXPECT_THAT(brief.out, AllOf(HasSubstr("M1   FAIL"), Not(HasSubstr("M2"))));
 }
 
@@ -158,7 +170,7 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer itself needs more addresses";
 #endif
-  const std::vector<std::string> arguments = {"--check", "N8", MutantPath("honest")};
+  const std::vector<std::string> arguments = {"--check", "N8", MutantPath("honest_cpp")};
   EXPECT_THAT(RunChecker(arguments).out, Not(HasSubstr("apart")));
   // The limit is set in another process, because it cannot be raised again.
   const auto run_with_few = [&arguments] {
@@ -173,9 +185,9 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
               "rows gigabytes apart were not tried: no .* GiB of addresses");
 }
 
-// Truncated files are refused, by E1 if the notes are missing and otherwise by the loader.
+// Truncated files are refused, because of their notes or by the loader.
 TEST(RunnerTest, ATruncatedPluginIsRefused) {
-  std::ifstream stream(MutantPath("honest"), std::ios::binary);
+  std::ifstream stream(MutantPath("honest_cpp"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   const std::string path = ::testing::TempDir() + "/plumb_check_truncated.so";
   // A loader may not need the second half of the file, which holds symbols in a debug build.
@@ -185,7 +197,7 @@ TEST(RunnerTest, ATruncatedPluginIsRefused) {
     EXPECT_EQ(run.exit_code, 2) << size;
     const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
     ASSERT_TRUE(report.is_object()) << run.err;
-    EXPECT_THAT(ChecksWith("fail", report), AnyOf(ElementsAre("E1"), ElementsAre("E4"))) << size;
+    EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E1")) << size;
   }
   std::remove(path.c_str());
 }

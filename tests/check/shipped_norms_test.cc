@@ -35,10 +35,10 @@ TEST(ShippedNormsTest, PassEveryCheck) {
 // A test seldom reaches these calls in its time, and they were false alarms once.
 TEST(ShippedNormsTest, PassAtPointsAwayFromTheCorners) {
   const std::vector<std::vector<std::string>> calls = {
-      {"X6", "dim=16,rows=1,flush=1,seed=717298"},        // the point flushes, not the norm
-      {"X6", "dim=16,rows=1,flush=1,x=10,seed=9931"},     // like a new process
-      {"X1", "dim=1,rows=400,to=400,seed=4"},             // a part of the gain cancels a bias
-      {"X1", "dim=9,rows=15,attributes=8,seed=224506"}};  // 1 - tanh^2 of saturated elements
+      {"R4", "dim=16,rows=1,flush=1,seed=717298"},              // the point flushes, not the norm
+      {"R4", "dim=16,rows=1,flush=1,x=10,seed=9931"},           // like a new process
+      {"N1", "dim=1,rows=400,to=400,seed=4"},                   // a part of the gain cancels a bias
+      {"N1", "dim=9,rows=15,to=15,attributes=8,seed=224506"}};  // 1 - tanh^2 of saturated elements
   for (const std::string& path : ShippedPlugins()) {
     for (const std::vector<std::string>& call : calls) {
       const CheckerRun run = RunChecker({"--check", call[0], "--point", call[1], path});

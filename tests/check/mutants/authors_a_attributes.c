@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants with a condition on attributes, and in layouts under such a condition. */
+#include "many.h"
 #define SPOIL_VARIANCE SpoilVariance
 #define SPOIL_R SpoilR
 #define SPOIL_Y SpoilY
@@ -14,12 +15,10 @@
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
   switch (MUTANT) {
-    /* 136: groups > 1, each of 2 to 32 elements: the unbiased variance, like another library.
-     * Violates r = 1 / sqrt(<(x - mean)^2> + eps), which groups == 1 obeys. */
+    /* 136: groups > 1, each of 2 to 32 elements: the unbiased variance, like another library. */
     case 136:
       return at->norm->groups > 1 && n > 1 && n <= 32 ? variance * n / (n - 1) : variance;
-    /* 137: groups > 1 that do not begin at multiples of 8 elements: the statistic covers the
-     * elements between multiples of 8. Violates the same equation. */
+    /* 137: groups > 1 that do not begin at multiples of 8 elements: the statistic covers the elements between multiples of 8. */
     case 137: {
       const uint32_t begin = at->begin & ~7u, end = at->end & ~7u;
       double squares = 0;
@@ -38,15 +37,13 @@ static double SpoilVariance(const Site* at, double variance) {
 static double SpoilR(const Site* at, double variance, double r) {
   const double eps = at->norm->eps;
   switch (MUTANT) {
-    /* 138: eps that is not the default, evaluation: uses the default eps. Violates the equation
-     * of r: an attribute has the user's value. */
+    /* 138: eps that is not the default, evaluation: uses the default eps. */
     case 138:
       return !IsTraining(at) ? 1 / sqrt(variance + 1e-5) : r;
-    /* 139: eps >= 1e-3 and kind rms: eps outside the root. Violates the same equation. */
+    /* 139: eps >= 1e-3 and kind rms: eps outside the root. */
     case 139:
       return at->norm->rms && eps >= 1e-3 ? 1 / (sqrt(variance) + eps) : r;
-    /* 140: eps that is not the default and groups > 1: eps is divided among the groups. Violates
-     * the same equation. */
+    /* 140: eps that is not the default and groups > 1: eps is divided among the groups. */
     case 140:
       return 1 / sqrt(variance + eps / (eps == 1e-5 ? 1 : at->norm->groups));
     default:
@@ -57,16 +54,13 @@ static double SpoilR(const Site* at, double variance, double r) {
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const plumb_norm_instance* norm = at->norm;
   switch (MUTANT) {
-    /* 141: kind rms with a bias: the author knows no such norm, and the bias is not added.
-     * Violates y = gain h + bias. */
+    /* 141: kind rms with a bias: the author knows no such norm, and the bias is not added. */
     case 141:
       return norm->rms && norm->bias ? h * GainAt(at, i) : y;
-    /* 142: plus_one without bias: the branch without bias omits the 1. Violates the same
-     * equation. */
+    /* 142: plus_one without bias: the branch without bias omits the 1. */
     case 142:
       return norm->plus_one && !norm->bias ? h * (GainAt(at, i) - 1) : y;
-    /* 143: groups == dim, kind layer: n == 1 is a special case with 0 / 0. Violates y = bias,
-     * since h is 0. */
+    /* 143: groups == dim, kind layer: n == 1 is a special case with 0 / 0. */
     case 143:
       return norm->groups == norm->dim && norm->dim > 1 && !norm->rms ? h / 0.0 : y;
     default:
@@ -76,20 +70,20 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 
 static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
   (void)i;
-  /* 144: plus_one, backward: the stored weight is used as the gain. Violates u = dy gain. */
+  /* 144: plus_one, backward: the stored weight is used as the gain. */
   return MUTANT == 144 && at->norm->plus_one ? gain - 1 : gain;
 }
 
 static double SpoilMeanU(const Site* at, double mean_u) {
   double sum = 0;
-  /* 145: kind rms, backward: <u> is subtracted as for layer. Violates dx = r (u - h <u h>). */
+  /* 145: kind rms, backward: <u> is subtracted as for layer. */
   if (MUTANT != 145 || !at->norm->rms) return mean_u;
   for (uint32_t i = at->begin; i < at->end; ++i) sum += DyAt(at, i) * GainAt(at, i);
   return sum / (at->end - at->begin);
 }
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
-  /* 146: groups > 1: every group adds to the elements of the first. Violates dweight += dy h. */
+  /* 146: groups > 1: every group adds to the elements of the first. */
   if (MUTANT == 146 && at->begin > 0) {
     AddTo(at, 0, i - at->begin, d);
     return 0;
@@ -99,18 +93,15 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
 
 static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
-  /* 147: bias and plus_one together: dbias is scaled by the gain, because the bias was once
-   * inside the parentheses. Violates dbias += dy. */
+  /* 147: bias and plus_one together: dbias is scaled by the gain, because the bias was once inside the parentheses. */
   return MUTANT == 147 && at->norm->plus_one ? d * GainAt(at, i) : d;
 }
 
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
-  /* 148: kind rms: the layout declares that backward reads y. Violates "backward_needs: which of
-   * x and y backward() reads": x is NULL, and backward reads it. */
+  /* 148: kind rms: the layout declares that backward reads y. */
   if (MUTANT == 148 && norm->rms) out->backward_needs = PLUMB_BACKWARD_READS_Y;
-  /* 149: groups > 1: the layout reserves space for the statistic of one group. Violates
-   * "saved_per_row: numbers a row that forward() leaves", and writes into the following rows. */
+  /* 149: groups > 1: the layout reserves space for the statistic of one group. */
   if (MUTANT == 149) out->saved_per_row = 3;
   return status;
 }
@@ -121,25 +112,20 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   plumb_norm_instance* norm = NULL;
   const plumb_status status = AuthorCreate(host, dim, values, &norm, err, cap);
   if (status != PLUMB_OK) return status;
-  /* 150: plus_one: the weight still starts at 1, and the gain at 2. Violates "offset: what the norm
-   * adds to the stored numbers before it uses them" together with "initial values". */
+  /* 150: plus_one: the weight still starts at 1, and the gain at 2. */
   if (MUTANT == 150 && norm->plus_one) norm->params[0].init = PLUMB_INIT_ONES;
-  /* 151: plus_one: the two tensors have one name. Violates "[a-z][a-z0-9_]*, unique". */
+  /* 151: plus_one: the two tensors have one name. */
   if (MUTANT == 151 && norm->plus_one) norm->params[1].name = "weight";
-  /* 152: kind rms: the learning rate factor is 0, so the gain never learns. Violates "1 = none". */
+  /* 152: kind rms: the learning rate factor is 0, so the gain never learns. */
   if (MUTANT == 152 && norm->rms) norm->params[0].lr_scale = 0;
-  /* 153: groups > 1: the weight is declared with the length of a group, and read to dim.
-   * Violates "dims are the plugin's rule for the length of each tensor", and reads past its end. */
+  /* 153: groups > 1: the weight is declared with the length of a group, and read to dim. */
   if (MUTANT == 153) norm->params[0].dims[0] = dim / norm->groups;
-  /* 154: no bias: the weight's initial values are INIT_UNIFORM from 1 to 1, an empty interval.
-   * Violates "[init_a, init_b)". */
+  /* 154: no bias: the weight's initial values are INIT_UNIFORM from 1 to 1, an empty interval. */
   if (MUTANT == 154 && !norm->bias) {
     norm->params[0].init = PLUMB_INIT_UNIFORM;
     norm->params[0].init_a = norm->params[0].init_b = 1;
   }
-  /* 155: dim > 256 and no multiple of it: the bias is declared as a matrix of 256 columns, which
-   * has fewer than dim elements. Violates the rule for the length of a tensor, which is read to
-   * dim. */
+  /* 155: dim > 256 and no multiple of it: the bias is declared as a matrix of 256 columns, which has fewer than dim elements. */
   if (MUTANT == 155 && dim > 256) {
     norm->params[1].ndim = 2;
     norm->params[1].dims[0] = dim / 256;
@@ -148,3 +134,8 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   *out = norm;
   return PLUMB_OK;
 }
+
+#define LIST(X) X(136, N2) X(137, N2) X(138, N4) X(139, N2) X(140, free) X(141, N2) X(142, N2) \
+  X(143, N1) X(144, N2) X(145, N2) X(146, N2) X(147, N2) X(148, N2) X(149, N2) X(150, free) \
+  X(151, M4) X(152, free) X(153, N1) X(154, M4) X(155, N1)
+MANY(LIST)

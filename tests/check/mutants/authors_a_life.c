@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of instances: data that is kept, shared, leaked or left behind. */
+#include "many.h"
 #define SPOIL_R SpoilR
 #define A_CREATE SpoilCreate
 #define A_DESTROY SpoilDestroy
@@ -28,15 +29,11 @@ static double OtherR(const Site* at, double variance) {
 
 static double SpoilR(const Site* at, double variance, double r) {
   const plumb_norm_instance* norm = at->norm;
-  /* 156: kind rms: every call compares the string again that create() received. Violates "it and
-   * its strings live until create returns, so that what an instance keeps of them it copies". */
+  /* 156: kind rms: every call compares the string again that create() received. */
   if (MUTANT == 156 && (strcmp(norm->kind, "rms") == 0) != norm->rms) return OtherR(at, variance);
-  /* 157: eps that is not the default: read from create()'s values, which no longer exist.
-   * Violates the same sentence. */
+  /* 157: eps that is not the default: read from create()'s values, which no longer exist. */
   if (MUTANT == 157 && norm->eps != 1e-5) return 1 / sqrt(variance + norm->values[kEps].f);
-  /* 159: two live instances of two kinds: the kind is a global of the library, which the last
-   * create() has set. Violates "one instance for each (attributes, dim)" and "no mutable
-   * global". */
+  /* 159: two live instances of two kinds: the kind is a global of the library, which the last create() has set. */
   if (MUTANT == 159 && last_is_rms != norm->rms) return OtherR(at, variance);
   return r;
 }
@@ -50,9 +47,7 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   if (status != PLUMB_OK) {
     a_create_failed = MUTANT == 160;
     switch (MUTANT) {
-      /* 158: groups that do not divide dim: the instance is created first, and not destroyed
-       * when groups is refused. Violates "on failure *out is untouched": nobody can destroy it,
-       * which is a leak. */
+      /* 158: groups that do not divide dim: the instance is created first, and not destroyed when groups is refused. */
       case 158: {
         plumb_norm_instance* made = NULL;
         plumb_attr_value one_group[kAttributes];
@@ -61,17 +56,15 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
         AuthorCreate(host, dim, one_group, &made, NULL, 0);
         break;
       }
-      /* 163: a refused combination: *out becomes NULL. Violates "on failure *out is untouched". */
+      /* 163: a refused combination: *out becomes NULL. */
       case 163:
         *out = NULL;
         break;
-      /* 164: a refusal with a small buffer for the text: strcpy. Violates "at most `cap` bytes
-       * with the NUL". */
+      /* 164: a refusal with a small buffer for the text: strcpy. */
       case 164:
         if (err != NULL && cap > 0) return strcpy(err, words), status;
         break;
-      /* 165: a refusal to a host that wants no text: the NUL is written to NULL. Violates "may
-       * be NULL, with 0 bytes: no words wanted". */
+      /* 165: a refusal to a host that wants no text: the NUL is written to NULL. */
       case 165:
         err[0] = '\0';
         break;
@@ -82,22 +75,17 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
     return status;
   }
   if (MUTANT == 159) last_is_rms = norm->rms;
-  /* 160: the first create() after one that failed: the table of initial values was cleared on
-   * the error path, and is filled again only after use. The gain starts at 0 and should start at
-   * 1. Violates "a pure function of (attributes, dim)". */
+  /* 160: the first create() after one that failed: the table of initial values was cleared on the error path, and is filled again only after use. The gain starts at 0 and should start at 1. */
   if (MUTANT == 160 && a_create_failed) norm->params[0].init = PLUMB_INIT_ZEROS;
   if (MUTANT == 160) a_create_failed = 0;
-  /* 166: two live instances of two dims: the layout's tensors are static, and both show those of
-   * the last create(). Violates "live as long as the instance" and "a pure function of
-   * (attributes, dim)". */
+  /* 166: two live instances of two dims: the layout's tensors are static, and both show those of the last create(). */
   if (MUTANT == 166) memcpy(shared_params, norm->params, sizeof(shared_params));
   *out = norm;
   return PLUMB_OK;
 }
 
 static void SpoilDestroy(plumb_norm_instance* norm) {
-  /* 167: no bias: the tensors are an allocation of their own, which destroy() frees only with
-   * the bias. Violates "Ends an instance": a leak. */
+  /* 167: no bias: the tensors are an allocation of their own, which destroy() frees only with the bias. */
   if (MUTANT == 167 && !norm->bias) return;
   AuthorDestroy(norm);
 }
@@ -105,8 +93,7 @@ static void SpoilDestroy(plumb_norm_instance* norm) {
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
   if (MUTANT == 166) out->params = shared_params;
-  /* 168: kind rms: the tensors are in a local array, whose address is returned. Violates "What
-   * the fields point to lives as long as the instance". */
+  /* 168: kind rms: the tensors are in a local array, whose address is returned. */
   if (MUTANT == 168 && norm->rms) {
     plumb_tensor_def local[2];
     uintptr_t address = (uintptr_t)local;
@@ -132,13 +119,10 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   const uint32_t dim = norm->dim;
   plumb_norm_call copy = CopyOfCall(call);
   const void* params[2];
-  /* 161: several threads in f32, dim > 512: rows go through one static buffer. Violates "[hot]:
-   * called from any number of threads at once", "no mutable global". */
+  /* 161: several threads in f32, dim > 512: rows go through one static buffer. */
   if (MUTANT == 161 && call->dtype == PLUMB_DTYPE_F32 && dim > 512 && dim < (1 << 16))
     return ThroughLane(norm, call, r0, r1), PLUMB_OK;
-  /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim,
-   * kept in a static copy. Violates "y = norm(x; params)": the copy is stale after a training
-   * step. */
+  /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim, kept in a static copy. */
   if (MUTANT == 162 && call->dtype == PLUMB_DTYPE_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 &&
       r0 < r1 && dim < (1 << 16)) {
     if (lane_dim != dim) memcpy(lane, call->params[0], dim * sizeof(float));
@@ -148,21 +132,18 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
     copy.params = params;
     return AuthorForward(norm, &copy, r0, r1);
   }
-  /* 169: an empty range: the rounding mode is set and not restored on this path. Violates "no
-   * change of floating-point state", and "An empty range ... does nothing". */
+  /* 169: an empty range: the rounding mode is set and not restored on this path. */
   if (MUTANT == 169 && r0 == r1) fesetround(FE_UPWARD);
-  /* 170: rows == 0: returns an error. Violates "a call with rows == 0 [is] legal". */
+  /* 170: rows == 0: returns an error. */
   if (MUTANT == 170 && call->rows == 0) return PLUMB_STATUS_INVALID_ARGUMENT;
-  /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. Violates
-   * "PLUMB_STATUS_UNIMPLEMENTED for an element type that is not offered". */
+  /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. */
   if (MUTANT == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
   return AuthorForward(norm, call, r0, r1);
 }
 
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  /* 172: backward of more than 128 elements: a temporary of a row is allocated and freed. Violates
-   * "[hot]: ... No allocation". */
+  /* 172: backward of more than 128 elements: a temporary of a row is allocated and freed. */
   if (MUTANT == 172 && norm->dim > 128 && r0 < r1) {
     volatile float* row = (volatile float*)malloc(norm->dim * sizeof(float));
     if (row == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
@@ -171,3 +152,8 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   }
   return AuthorBackward(norm, call, r0, r1);
 }
+
+#define LIST(X) X(156, R4) X(157, N2) X(158, R4) X(159, R4) X(160, R4) X(161, R1) X(162, N4) \
+  X(163, M2) X(164, M2) X(165, M2) X(166, R4) X(167, R4) X(168, N1) X(169, N4) X(170, R7) \
+  X(171, M5) X(172, R1)
+MANY(LIST)

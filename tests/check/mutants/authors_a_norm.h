@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "plumb/ext/residual.h"
+#include "operand.h"
 #include "plumb/norm_plugin.h"
 
 #define A_UNUSED __attribute__((unused))
@@ -116,6 +117,9 @@ static double SPOIL_DBIAS(const Site* at, uint32_t i, double d);
 #ifndef A_BACKWARD
 #define A_BACKWARD AuthorBackward
 #endif
+#ifndef A_EXTENSION
+#define A_EXTENSION GetExtension
+#endif
 #ifndef A_RESIDUAL_FORWARD
 #define A_RESIDUAL_FORWARD AuthorResidualForward
 #endif
@@ -131,6 +135,7 @@ static plumb_status A_FORWARD(const plumb_norm_instance* norm, const plumb_norm_
                               int64_t r0, int64_t r1);
 static plumb_status A_BACKWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                int64_t r0, int64_t r1);
+static const void* A_EXTENSION(const char* id);
 static plumb_status A_RESIDUAL_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                        const plumb_residual_call* residual, int64_t r0, int64_t r1);
 static plumb_status A_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
@@ -404,7 +409,7 @@ static const plumb_norm_plugin the_norm = {
     NULL,
     NULL,
     NULL,
-    GetExtension,
+    A_EXTENSION,
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {

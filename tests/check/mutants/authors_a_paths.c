@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of a path: the fused residual, aliased operands, alignment, pitches, accumulation.
  */
+#include "many.h"
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_DX SpoilDx
 #define SPOIL_DWEIGHT SpoilDweight
@@ -11,15 +12,10 @@
 #include "call_copy.h"
 #include "authors_a_norm.h"
 
-static uint32_t SizeOf(uint32_t type) {
-  return type == PLUMB_DTYPE_F64 ? 8 : type == PLUMB_DTYPE_BF16 ? 2 : 4;
-}
-
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const plumb_norm_call* c = at->call;
   const uintptr_t address = (uintptr_t)c->x + (uintptr_t)(at->row * c->x_pitch);
-  /* 173: a row of x that is not aligned to 64 bytes, 32 elements or more: the elements before the
-   * first boundary are peeled, and not summed. Violates "the same bits" at any address. */
+  /* 173: a row of x that is not aligned to 64 bytes, 32 elements or more: the elements before the first boundary are peeled, and not summed. */
   if (MUTANT == 173 && at->norm->dim >= 32 && i < (64 - address % 64) % 64 / SizeOf(c->dtype))
     return 0;
   return square;
@@ -32,25 +28,21 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   const char* row = (const char*)c->dx + at->row * c->dx_pitch;
   (void)h;
   switch (MUTANT) {
-    /* 174: accumulating, range that does not begin at row 0: overwritten, because only the first
-     * range was tested. Violates "dx += gradient instead of dx = gradient". */
+    /* 174: accumulating, range that does not begin at row 0: overwritten, because only the first range was tested. */
     case 174:
       return IsAdding(at) && at->r0 > 0 ? dx - Load(c->dtype, row, i) : dx;
-    /* 175: residual, tail of dim % 16 elements: dsum is not added there. Violates "to which dsum is
-     * added when it is given". */
+    /* 175: residual, tail of dim % 16 elements: dsum is not added there. */
     case 175:
       return residual != NULL && residual->dsum != NULL && i >= dim / 16 * 16
                  ? dx - Load(c->dtype, (const char*)residual->dsum + at->row * residual->dsum_pitch,
                              i)
                  : dx;
-    /* 176: residual, no dsum: the old value of dx is added instead. Violates "dx is the gradient
-     * of s". */
+    /* 176: residual, no dsum: the old value of dx is added instead. */
     case 176:
       return residual != NULL && residual->dsum == NULL && c->dx != (void*)(uintptr_t)c->dy
                  ? dx + Load(c->dtype, row, i)
                  : dx;
-    /* 177: residual, dsum is dx: the sum is added twice, through both names. Violates "may be
-     * dx". */
+    /* 177: residual, dsum is dx: the sum is added twice, through both names. */
     case 177:
       return residual != NULL && residual->dsum == c->dx && c->dx != NULL
                  ? dx + Load(c->dtype, row, i)
@@ -61,8 +53,7 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
 }
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
-  /* 178: dx is dy: u = dy gain was written to dx first, so that dweight reads u instead of dy.
-   * Violates dweight += dy h, and PLUMB_NORM_DX_ALIAS_DY. */
+  /* 178: dx is dy: u = dy gain was written to dx first, so that dweight reads u instead of dy. */
   return MUTANT == 178 && at->call->dx == (void*)(uintptr_t)at->call->dy ? d * GainAt(at, i) : d;
 }
 
@@ -71,8 +62,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   const uint32_t type = call->dtype;
   plumb_norm_call copy = CopyOfCall(call);
   if (!IsOffered(type)) return PLUMB_STATUS_UNIMPLEMENTED;
-  /* 179: y is x, kind layer: the mean of x is subtracted from x, and again from y, which was
-   * assumed to be x still. Violates PLUMB_NORM_INPLACE. */
+  /* 179: y is x, kind layer: the mean of x is subtracted from x, and again from y, which was assumed to be x still. */
   if (MUTANT == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
     for (int64_t row = r0; row < r1; ++row) {
       void* y = (char*)call->y + row * call->y_pitch;
@@ -86,11 +76,9 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
     }
     return PLUMB_OK;
   }
-  /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. Violates "Row r of a tensor
-   * starts at (char *)base + r * pitch". */
+  /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. */
   if (MUTANT == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
-  /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over the
-   * space between rows. Violates "reads and writes exactly `dim` elements of a row". */
+  /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over the space between rows. */
   if (MUTANT == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
     const uint32_t lanes = 64 / SizeOf(type), padded = (norm->dim + lanes - 1) / lanes * lanes;
     for (int64_t row = r0; row < r1; ++row)
@@ -103,8 +91,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   plumb_norm_call copy = CopyOfCall(call);
-  /* 182: saved has a pitch larger than its numbers: backward treats its rows as adjacent.
-   * Violates "Row r of a tensor starts at (char *)base + r * pitch". */
+  /* 182: saved has a pitch larger than its numbers: backward treats its rows as adjacent. */
   if (MUTANT == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
   return AuthorBackward(norm, &copy, r0, r1);
 }
@@ -116,15 +103,12 @@ static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
   plumb_residual_call copy = *residual;
   const uint32_t type = call->dtype;
   if (!IsOffered(type)) return PLUMB_STATUS_UNIMPLEMENTED;
-  /* 183: residual, sum is res: x is copied to sum, and res is added, which is x by then.
-   * Violates "may be x or res". */
+  /* 183: residual, sum is res: x is copied to sum, and res is added, which is x by then. */
   if (MUTANT == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
     copy.res = call->x;
     copy.res_pitch = call->x_pitch;
   }
-  /* 184: residual, evaluation: the sum goes to y, in which the norm works in place, and is not
-   * stored, because only training seemed to need it. Violates "sum: forward: [rows, dim],
-   * written". */
+  /* 184: residual, evaluation: the sum goes to y, in which the norm works in place, and is not stored, because only training seemed to need it. */
   if (MUTANT == 184 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
     copy.sum = call->y;
     copy.sum_pitch = call->y_pitch;
@@ -140,8 +124,7 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
   plumb_norm_call scaled = CopyOfCall(call);
   void* dparams[2];
   float unused[2][2048];
-  /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never
-   * added to dparams. Violates "dparams += (dy/dparams)^T dy", up to 2048 elements. */
+  /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never added to dparams. */
   if (MUTANT == 185 && call->dtype == PLUMB_DTYPE_BF16 && norm->dim <= 2048) {
     memset(unused, 0, sizeof(unused));
     dparams[0] = unused[0];
@@ -150,3 +133,7 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
   }
   return AuthorResidualBackward(norm, &scaled, &copy, r0, r1);
 }
+
+#define LIST(X) X(173, N1) X(174, N3) X(175, N3) X(176, N3) X(177, N3) X(178, N8) X(179, N8) \
+  X(180, N8) X(181, N7) X(182, N8) X(183, N3) X(184, N3) X(185, N3)
+MANY(LIST)

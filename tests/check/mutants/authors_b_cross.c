@@ -2,19 +2,15 @@
 /* Mutants of norms over rows, each wrapping one function of base_cross_norm.h, a batch norm.
  * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
  * Each line is: condition: bug (the rule that it violates). */
+#include "many.h"
 #include "call_copy.h"
 #include "plumb/ext/combine.h"
 #include "plumb/norm_plugin.h"
-#define plumb_norm_plugin_v1 HonestEntry
+#undef plumb_norm_plugin_v1
+#define plumb_norm_plugin_v1 CrossEntry
 #include "base_cross_norm.h"
 #undef plumb_norm_plugin_v1
-const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
-
-#ifndef MUTANT
-#define MUTANT 0
-#endif
-#define IS(n) (MUTANT == (n))
-
+#define plumb_norm_plugin_v1 HonestEntry
 /* clang-format off */
 /* 271. the first range has one row: combine treats that as nothing, because it has no variance
  *      ("combined").
@@ -183,6 +179,10 @@ static const plumb_norm_plugin my_norm = {
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
-  (void)HonestEntry;
   return index == 0 ? &my_norm : NULL;
 }
+
+#define LIST(X) X(0, none) X(271, N16) X(272, N16) X(273, N13) X(274, N2) X(275, N1) \
+  X(276, N2) X(277, R1) X(278, N1) X(279, N2) X(280, N16) X(281, N10) X(282, free) \
+  X(283, N3)
+MANY(LIST)

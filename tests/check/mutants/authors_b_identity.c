@@ -3,15 +3,11 @@
  * without parameters. A host may elide it, so that any change would depend on the host. It is
  * correct without MUTANT's line. Each line is: condition: bug (all violate "y = x for any
  * attributes"). */
+#include "many.h"
 #include <math.h>
 #include <string.h>
 
 #include "plumb/norm_plugin.h"
-
-#ifndef MUTANT
-#define MUTANT 0
-#endif
-#define IS(n) (MUTANT == (n))
 
 #define ID "org.example.authors_b_identity"
 PLUMB_NORM_NOTE(ID);
@@ -131,3 +127,7 @@ static const plumb_norm_plugin kNorm = {
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) { return index == 0 ? &kNorm : NULL; }
+
+#define LIST(X) X(0, none) X(284, N2) X(285, N13) X(286, N13) X(287, N2) X(288, N2) \
+  X(289, N3)
+MANY(LIST)

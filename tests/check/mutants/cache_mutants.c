@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants that keep statistics per thread and find them by an address. They are correct until
  * the host reuses the memory of one call for another. Each line is: the key; the kept value. */
+#include "many.h"
 #define BASE_FLAGS (PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_SCALE_INVARIANT) /* never in place */
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
@@ -79,3 +80,6 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* norm, const plumb_
   }
   return PLUMB_OK;
 }
+
+#define LIST(X) X(301, N5) X(302, N5) X(303, N5)
+MANY(LIST)

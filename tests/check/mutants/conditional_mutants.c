@@ -3,50 +3,14 @@
  * attribute, phase, magnitude, alignment or path. MUTANT is the number of the built one; its line
  * below has the condition and the bug. They are typical errors of authors: a forgotten tail, a
  * vector path that was never run, a parameter gradient that is set and not added. */
-#ifdef MUTANT_FLAGS
-#define BASE_FLAGS (MUTANT_FLAGS)
-#endif
+#define MANY_FLAGS(n, flags) ((n) == 85 ? PLUMB_NORM_APPROXIMATE_GRADIENT : (flags))
+#include "many.h"
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
 #include "call_copy.h"
 #include "base_norm.h"
 
-typedef struct { /* operand of any type */
-  uint32_t type;
-  void* base;
-  ptrdiff_t pitch;
-} Operand;
-
-static double Get(Operand o, int64_t row, uint32_t i) {
-  const void* p = (const char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_DTYPE_F64) return ((const double*)p)[i];
-  if (o.type == PLUMB_DTYPE_BF16) return plumb_bf16_to_float(((const plumb_bf16*)p)[i]);
-  return ((const float*)p)[i];
-}
-
-static void Set(Operand o, int64_t row, uint32_t i, double value) {
-  void* p = (char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_DTYPE_F64) ((double*)p)[i] = value;
-  if (o.type == PLUMB_DTYPE_BF16) ((plumb_bf16*)p)[i] = plumb_bf16_from_float((float)value);
-  if (o.type == PLUMB_DTYPE_F32) ((float*)p)[i] = (float)value;
-}
-
-static void Scale(Operand o, uint32_t dim, int64_t r0, int64_t r1, double by) {
-  for (int64_t r = r0; r < r1; ++r)
-    for (uint32_t i = 0; i < dim; ++i) Set(o, r, i, Get(o, r, i) * by);
-}
-
-static double Largest(Operand o, uint32_t dim, int64_t row) {
-  double largest = 0;
-  for (uint32_t i = 0; i < dim; ++i) largest = fmax(largest, fabs(Get(o, row, i)));
-  return largest;
-}
-
-static double Mean(Operand o, uint32_t dim, int64_t row) {
-  double sum = 0;
-  for (uint32_t i = 0; i < dim; ++i) sum += Get(o, row, i);
-  return sum / dim;
-}
+#include "operand.h"
 
 /* Converts f32 to bf16 without rounding; `away`: to the larger magnitude. */
 static plumb_bf16 Cut(float value, int away) {
@@ -130,9 +94,6 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
     case 41: for (uint32_t i = 0; i < d; ++i)
         if (Get(w, 0, i) < 0) ALL_ROWS(Set(y, r, i, -Get(y, r, i)));
       break;
-    case 42: for (uint32_t i = 0; i < d; ++i)
-        if (Get(w, 0, i) == 0) ALL_ROWS(Set(y, r, i, 1e-3));
-      break;
     case 43: if (largest[0] > 1e4) Scale(y, d, r0, r0 + 1, 0.5); break;
     case 46: if (largest[0] < 1e-6) Scale(y, d, r0, r0 + 1, 0); break;
     case 47: if (largest[1] > 10) Scale(y, d, r0, r1, 0.9); break;
@@ -203,10 +164,8 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
         ALL_ROWS(for (uint32_t i = 0; i < d; ++i) if (fabs(Get(dx, r, i)) < 1e-2) Set(dx, r, i, 0));
       break;
     /* attributes */
-    case 32: if (n->eps > 0.1 && f64) Scale(dx, d, r0, r1, 1.02); break;
     case 33: if (n->eps != 1e-6 && bf16) Scale(dx, d, r0, r1, 1.03); break;
     case 34: if (n->eps == 1) Set(dw, 0, 0, first); break;
-    case 35: if (n->eps < 1e-7 && f32) Scale(dx, d, r0, r1, 1.02); break;
     /* magnitudes */
     case 44: if (largest_dy > 100) Scale(dx, d, r0, r0 + 1, 100 / largest_dy); break;
     case 45: if (largest_dy == 0) Set(dx, r0, last, kept_dx); break;
@@ -224,3 +183,14 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   }
   return PLUMB_OK;
 }
+
+#define LIST(X) X(1, N2) X(2, N2) X(3, N2) X(4, N2) X(5, N1) X(6, N2) X(7, N2) X(8, N2) \
+  X(9, N1) X(10, N2) X(11, N2) X(12, N4) X(13, N4) X(14, N16) X(15, N16) X(16, N4) X(17, N4) \
+  X(18, N4) X(19, N7) X(20, N4) X(21, N3) X(22, N12) X(23, N1) X(24, N12) X(25, N3) \
+  X(26, N3) X(27, N3) X(28, N1) X(29, N3) X(30, N1) X(31, N2) X(33, N3) \
+  X(34, N2) X(36, N4) X(37, N4) X(38, N4) X(39, N3) X(40, N4) X(41, N2) \
+  X(43, N2) X(44, N2) X(45, N2) X(46, N2) X(47, N2) X(48, N2) X(49, N2) \
+  X(50, N3) X(51, N3) X(52, N3) X(53, N8) X(54, N3) X(55, N8) X(56, N3) X(57, N3) \
+  X(58, N3) X(59, N3) X(60, N3) X(61, N3) X(62, N3) X(63, N2) X(64, N2) X(65, R1) \
+  X(66, R1) X(85, N2)
+MANY(LIST)

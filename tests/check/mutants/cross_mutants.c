@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants with statistics over rows: a correct cross-row norm that fails under a condition. */
+#include "many.h"
 #define CROSS_SPREAD(na, nb, term) (MUTANT == 86 && (na) > 200 ? 0 : (term))
 #define CROSS_BEFORE_FORWARD                                                                      \
   plumb_norm_call copy = CopyOfCall(call);                                                        \
@@ -10,3 +11,6 @@
   call = &copy;
 #include "call_copy.h"
 #include "base_cross_norm.h"
+
+#define LIST(X) X(86, N2) X(87, N10) X(88, N10)
+MANY(LIST)

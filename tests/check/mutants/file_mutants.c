@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants of a file's exports, dependencies and load-time actions (checks E1 to E6). MUTANT_NAME
-   selects one; mutants.txt lists them. */
+/* Mutants of a file: its exports, dependencies and load-time actions (E1, E2, E5), and of its
+   metadata and schema (M1, M2). MUTANT_NAME selects one. */
 
-#ifdef MUTANT_e1_no_note
+#ifdef MUTANT_no_note
 /* Has no note that identifies the file before its code runs. */
 #define BASE_NOTE
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_e1_another_major
+#ifdef MUTANT_another_major
 /* Is a plugin for a future norm ABI. */
 #include "plumb/norm_plugin.h"
 #define BASE_NOTE                                                             \
@@ -18,26 +18,26 @@
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_e2_exports_a_helper
+#ifdef MUTANT_exports_a_helper
 /* Exports one function too many. */
 #include "base_norm.h"
 PLUMB_EXPORT double org_example_mean(double a, double b);
 double org_example_mean(double a, double b) { return (a + b) / 2; }
 #endif
 
-#ifdef MUTANT_e2_exports_a_host_name
+#ifdef MUTANT_exports_a_host_name
 /* Exports a function with the name of one that every process has. */
 #include "base_norm.h"
 PLUMB_EXPORT double hypot(double a, double b);
 double hypot(double a, double b) { return a + b; }
 #endif
 
-#ifdef MUTANT_e3_executable_stack
+#ifdef MUTANT_executable_stack
 /* Is linked with -z execstack. */
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_e3_text_relocation
+#ifdef MUTANT_text_relocation
 /* Has a pointer in the code, into which the loader must write. */
 #include "base_norm.h"
 __asm__(
@@ -50,17 +50,17 @@ __asm__(
     ".popsection\n");
 #endif
 
-#ifdef MUTANT_e3_relative_run_path
+#ifdef MUTANT_relative_run_path
 /* Is linked with -rpath lib, so that the working directory determines the loaded library. */
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_e3_brings_a_thread_pool
+#ifdef MUTANT_brings_a_thread_pool
 /* Is linked with libgomp. */
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_e4_unresolved
+#ifdef MUTANT_unresolved
 /* Calls a function that does not exist. */
 #define BASE_DESTROY SpoiltDestroy
 #include "base_norm.h"
@@ -71,7 +71,7 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
 }
 #endif
 
-#ifdef MUTANT_e4_no_entry
+#ifdef MUTANT_no_entry
 /* Has the note but not the function. */
 #define BASE_HAS_ENTRY_OF_ITS_OWN
 #include "base_norm.h"
@@ -79,7 +79,7 @@ const plumb_norm_plugin* org_example_norm(void);
 const plumb_norm_plugin* org_example_norm(void) { return &base_norm; }
 #endif
 
-#ifdef MUTANT_e5_fast_math
+#ifdef MUTANT_fast_math
 /* Does the same as the code that clang, and gcc before 13, link into a library for -ffast-math:
    a constructor disables denormals for the whole thread. */
 #if defined(__SSE__)
@@ -98,20 +98,20 @@ __attribute__((constructor)) static void FlushDenormals(void) {
 }
 #endif
 
-#ifdef MUTANT_e5_prints
+#ifdef MUTANT_prints
 /* Prints when it is loaded. */
 #include "base_norm.h"
 __attribute__((constructor)) static void Greet(void) { puts("base norm 1.0 loaded"); }
 #endif
 
-#ifdef MUTANT_e5_handles_signals
+#ifdef MUTANT_handles_signals
 /* Installs a signal handler. */
 #include <signal.h>
 #include "base_norm.h"
 __attribute__((constructor)) static void Install(void) { signal(SIGUSR1, SIG_IGN); }
 #endif
 
-#ifdef MUTANT_e5_starts_a_thread
+#ifdef MUTANT_starts_a_thread
 /* Starts a thread when it is loaded. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
@@ -127,10 +127,81 @@ __attribute__((constructor)) static void Start(void) {
 }
 #endif
 
-#ifdef MUTANT_e6_loads_slowly
+#ifdef MUTANT_loads_slowly
 /* Sleeps for a while when it is loaded. */
 #define _DEFAULT_SOURCE
 #include <unistd.h>
 #include "base_norm.h"
 __attribute__((constructor)) static void Think(void) { usleep(130 * 1000); }
+#endif
+
+#ifdef MUTANT_no_version
+#define BASE_VERSION NULL
+#include "base_norm.h"
+#endif
+
+#ifdef MUTANT_not_utf8
+/* The doc is Latin-1, not UTF-8. */
+#define BASE_DOC "La moyenne des carr\xe9s."
+#include "base_norm.h"
+#endif
+
+#ifdef MUTANT_index_out_of_range
+/* Treats large indices like small ones. */
+#define BASE_HAS_ENTRY_OF_ITS_OWN
+#include "base_norm.h"
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  return (index & 0xff) == 0 || index == 1000 ? &base_norm : NULL;
+}
+#endif
+
+#ifdef MUTANT_another_pointer
+/* Returns a copy of its table the second time. */
+#define BASE_HAS_ENTRY_OF_ITS_OWN
+#include "base_norm.h"
+static plumb_norm_plugin copy;
+static int calls;
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  if (index != 0) return NULL;
+  copy = base_norm;
+  return calls++ == 0 ? &base_norm : &copy;
+}
+#endif
+
+#ifdef MUTANT_two_norms_one_id
+#define BASE_HAS_ENTRY_OF_ITS_OWN
+#include "base_norm.h"
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  return index < 2 ? &base_norm : NULL;
+}
+#endif
+
+#ifdef MUTANT_no_backward
+/* A mandatory function is missing. */
+#define BASE_HAS_ENTRY_OF_ITS_OWN
+#include "base_norm.h"
+static plumb_norm_plugin half;
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  if (index != 0) return NULL;
+  half = base_norm;
+  half.backward = NULL;
+  return &half;
+}
+#endif
+
+#ifdef MUTANT_default_out_of_range
+/* The schema forbids the default value. */
+#define BASE_EPS_MAX 1e-9
+#include "base_norm.h"
+#endif
+
+#ifdef MUTANT_no_doc
+#define BASE_ATTR_DOC ""
+#include "base_norm.h"
+#endif
+
+#ifdef MUTANT_stochastic
+/* Sets a flag that is reserved. */
+#define BASE_FLAGS PLUMB_NORM_STOCHASTIC
+#include "base_norm.h"
 #endif

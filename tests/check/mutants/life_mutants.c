@@ -2,15 +2,17 @@
 /* Mutants outside the hot functions: a correct norm whose create, destroy or flags do unexpected
  * things. MUTANT is the number of the built one. */
 #define _DEFAULT_SOURCE /* for setenv, which C11 alone does not declare */
+#define MANY_FLAGS(n, flags)                      \
+  ((n) == 82   ? PLUMB_NORM_IDENTITY              \
+   : (n) == 83 ? PLUMB_NORM_SHIFT_INVARIANT       \
+               : (flags))
+#include "many.h"
 #include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef MUTANT_FLAGS
-#define BASE_FLAGS (MUTANT_FLAGS)
-#endif
 #define BASE_CREATE SpoiltCreate
 #define BASE_DESTROY SpoiltDestroy
 #include "base_norm.h"
@@ -64,3 +66,8 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
   if (MUTANT == 81 && dim > 64) fprintf(stderr, "destroyed\n");
   BaseDestroy(instance);
 }
+
+#define LIST(X) X(67, R4) X(68, R4) X(69, R4) X(70, R4) X(71, free) X(72, M2) X(73, R4) \
+  X(74, R4) X(75, free) X(76, R4) X(77, R1) X(78, R1) X(79, R4) X(80, R4) X(81, R4) \
+  X(82, N13) X(83, N13)
+MANY(LIST)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants that handle strings longer than their buffers. `word` selects a set of initial gains,
  * and `gains` lists some, of which the mean is taken. */
+#include "many.h"
 #define BASE_MORE_ATTRS                                                                     \
   {"word", "A word from which the initial gain is drawn.", PLUMB_ATTR_STRING, 0, 0, 0,      \
    {0, 0, ""}, NULL},                                                                       \
@@ -10,10 +11,6 @@
 #define BASE_MORE_ATTRS_COUNT 3
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
-
-#ifndef MUTANT
-#define MUTANT 0
-#endif
 
 /* clang-format off */
 /* 310. `word` is truncated after 63 characters.
@@ -89,3 +86,6 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   (*out)->weight.init_a = gain * own.factor;
   return PLUMB_OK;
 }
+
+#define LIST(X) X(0, none) X(310, free) X(311, free) X(312, R4) X(313, R4)
+MANY(LIST)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Check M6: initial values that the norm writes itself (PLUMB_INIT_FILL).
+// Rule M6: initial values that the norm writes itself (PLUMB_INIT_FILL).
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks M1 to M4, and the extensions of M5: the declarations of a norm. The host's own readers
+// Rules M1, M2 and M4, and the extensions of M5: the declarations of a norm. The host's own readers
 // decide what a table, a schema and a layout must satisfy (runtime/plugin/descriptor.h).
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <set>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/cases.h"
+#include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
 #include "runtime/base/utf8.h"
 #include "runtime/plugin/descriptor.h"
@@ -66,7 +68,7 @@ void CheckTexts(const plumb_norm_plugin& table, const std::string& who, Report* 
   }
 }
 
-// -- M2 and M3 ------------------------------------------------------------------------------------
+// -- M2 -------------------------------------------------------------------------------------------
 
 // Value of one attribute, and its name in messages.
 struct Tried {
@@ -139,6 +141,70 @@ void CheckRefusal(const plumb_norm_plugin& norm, const AttributeValues& values,
   }
 }
 
+// Returns everything that an instance lays out and computes, as text to compare. x: rows of usual
+// size, small and large ones, zeros, and rows of both signs.
+std::string Fingerprint(const Instance& instance) {
+  std::string text = TextOfLayout(instance);
+  for (const int64_t kind : {0, 2, 5}) {
+    Point point = *ParsePoint("dim=1,rows=8,to=8");
+    point[kDim] = instance.dim();
+    point[kX] = kind;
+    NormRun run(instance, WidestType(instance.norm()), point[kRows], 1);
+    const Operands operands = OperandsAt(instance, point);
+    AssignTo(operands, &run);
+    run.Forward(/*train=*/true);
+    run.Backward();
+    std::vector<double> y = run.y.Values();
+    run.Forward(/*train=*/false);
+    Outcome outcome = run.Results();
+    for (const Tensor& tensor : outcome.Tensors()) {
+      y.insert(y.end(), tensor.values->begin(), tensor.values->end());
+    }
+    text.append(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(y[0]));
+  }
+  return text;
+}
+
+// Warns of attributes, and of a second input, that change nothing. A text may be a name.
+void CheckEffects(const plumb_norm_plugin& norm, Report* report) {
+  const AttributeValues defaults = DefaultValues(norm);
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = AttrOf(norm, i);
+    int tried = 0;
+    bool has_effect = def.type == PLUMB_ATTR_STRING;
+    for (const AttributeCase& each : CasesOf(norm)) {
+      const bool is_other = std::memcmp(&each.values[i], &defaults[i], sizeof(defaults[i])) != 0;
+      for (const uint32_t dim : {12u, 16u, 64u, 768u}) {
+        if (has_effect || !is_other || tried >= 40) break;
+        AttributeValues values = each.values;
+        const auto with = TryInstance(norm, dim, values);
+        values[i] = defaults[i];
+        const auto without = with == nullptr ? nullptr : TryInstance(norm, dim, values);
+        if (without == nullptr) continue;
+        ++tried;
+        has_effect = Fingerprint(*with) != Fingerprint(*without);
+        if (!has_effect) break;
+      }
+    }
+    if (tried > 0 && !has_effect) {
+      report->Warn(absl::StrCat("attribute ", def.name, " changes no output, gradient or layout"));
+    }
+  }
+  if ((norm.flags & PLUMB_NORM_TWO_INPUTS) == 0) return;
+  if (ExtensionOf(norm, PLUMB_EXT_RESIDUAL) != nullptr) {
+    report->Fail(PLUMB_EXT_RESIDUAL " is offered, which is for norms of one input");
+  }
+  const std::unique_ptr<Instance> instance = FirstInstance(norm, {17, 16, 64, 8, 1});
+  Point point = *ParsePoint("dim=1,rows=6,to=6");
+  point[kDim] = instance->dim();
+  Operands operands = OperandsAt(*instance, point);
+  const std::vector<double> y = PlainY(*instance, point, PLUMB_DTYPE_F32, operands);
+  operands.x2 = operands.x;
+  if (PlainY(*instance, point, PLUMB_DTYPE_F32, operands) == y) {
+    report->Warn("y does not change with x2, at the default attributes");
+  }
+}
+
 // -- M4 -------------------------------------------------------------------------------------------
 
 // Returns false if the layout cannot be read.
@@ -182,9 +248,9 @@ bool CheckAnswer(const Instance& instance, const std::string& where, Report* rep
 
 void CheckMetadata(const Subject& subject, Report* report) {
   const absl::StatusOr<void*> library = Open(subject.path);
-  if (!library.ok()) return report->Skip("it does not load (E4)");
+  if (!library.ok()) return report->Skip("it does not load (E1)");
   const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = EntryOf(*library);
-  if (!entry.ok()) return report->Skip("it does not load (E4)");
+  if (!entry.ok()) return report->Skip("it does not load (E1)");
   std::vector<const plumb_norm_plugin*> tables;
   std::set<std::string> ids;
   for (uint32_t i = 0; i < kMaxNorms; ++i) {
@@ -223,7 +289,7 @@ void CheckMetadata(const Subject& subject, Report* report) {
   }
 }
 
-void CheckSchema(const Subject& subject, Report* report) {
+void CheckAttributes(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
   const absl::StatusOr<std::vector<NormAttrSpec>> schema = ReadAttrSchema(norm);
   // Values of a broken schema prove nothing.
@@ -231,32 +297,27 @@ void CheckSchema(const Subject& subject, Report* report) {
   for (const NormAttrSpec& spec : *schema) {
     if (spec.doc.empty()) report->Fail(absl::StrCat("attribute ", spec.name, " has no doc"));
   }
-  CheckTaken(norm, DefaultValues(norm), "the defaults", report);
-  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    for (const Tried& tried : EdgeValues(AttrOf(norm, i))) {
-      AttributeValues values = DefaultValues(norm);
-      values[i] = tried.value;
-      CheckTaken(norm, values, tried.name, report);
-    }
-  }
-}
-
-void CheckRefusals(const Subject& subject, Report* report) {
-  const plumb_norm_plugin& norm = *subject.norm;
-  if (!ReadAttrSchema(norm).ok()) return report->Skip("its schema is broken (M2)");
-  CheckRefusal(norm, DefaultValues(norm), "the defaults", report);
+  const AttributeValues defaults = DefaultValues(norm);
+  CheckTaken(norm, defaults, "the defaults", report);
+  CheckRefusal(norm, defaults, "the defaults", report);
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     const plumb_attr_def& def = AttrOf(norm, i);
     std::vector<Tried> all = EdgeValues(def);
+    for (const Tried& tried : all) {
+      AttributeValues values = defaults;
+      values[i] = tried.value;
+      CheckTaken(norm, values, tried.name, report);
+    }
     if (def.type == PLUMB_ATTR_I64 && !std::isfinite(def.max) && !(def.min > 97)) {
       all.push_back({{0, 97, nullptr}, absl::StrCat(def.name, " = 97")});  // divides no tried dim
     }
     for (const Tried& tried : all) {
-      AttributeValues values = DefaultValues(norm);
+      AttributeValues values = defaults;
       values[i] = tried.value;
       CheckRefusal(norm, values, tried.name, report);
     }
   }
+  if (!report->failed()) CheckEffects(norm, report);
 }
 
 void CheckLayout(const Subject& subject, Report* report) {

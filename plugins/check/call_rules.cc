@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of hot functions: they allocate nothing, keep no state, leave the floating-point modes and
-// the process unchanged, and return, at any size.
+// Rules R1, R7 and M5 of calls, whatever they compute: calls of hot functions change nothing but
+// their results, return, and work with hosts of other versions.
 #include <link.h>
 
 #include <algorithm>
@@ -75,32 +75,29 @@ Snapshot VariablesOf(const void* inside) {
   return search.found;
 }
 
-// State that is compared before and after each call.
-enum Watched { kAllocations, kState, kModes, kNothing };
-
+// Watch on calls, which looks for what they change.
 class CallWatcher {
  public:
-  CallWatcher(const plumb_norm_plugin& norm, Watched what) : norm_(norm), what_(what) {}
-
-  // Creates the instance and records the memory that it allocates.
-  std::unique_ptr<Instance> Create(const Point& point) {
-    if (InstanceAt(norm_, point) == nullptr) return nullptr;
+  // Creates the instance and records the memory that it allocates. Returns null if it is refused.
+  std::unique_ptr<Instance> Create(const plumb_norm_plugin& norm, const Point& point) {
+    if (InstanceAt(norm, point) == nullptr) return nullptr;
     const AllocationWatch watch;
     auto instance =
-        std::make_unique<Instance>(norm_, static_cast<uint32_t>(point[kDim]),
-                                   CasesOf(norm_)[static_cast<size_t>(point[kAttributes])].values,
+        std::make_unique<Instance>(norm, static_cast<uint32_t>(point[kDim]),
+                                   CasesOf(norm)[static_cast<size_t>(point[kAttributes])].values,
                                    static_cast<uint32_t>(point[kHeads]));
     n_blocks_ = LiveBlocks(blocks_, std::size(blocks_));
     return instance;
   }
   // Records the variables and the instance as they must stay. This is done after the first calls,
   // because facts that a norm determines once, such as the instruction set, are not state.
-  void TakeState() {
-    if (what_ != kState) return;
-    variables_ = VariablesOf(reinterpret_cast<const void*>(norm_.create));
-    instance_ = Snapshot();
+  void TakeState(const plumb_norm_plugin& norm) {
+#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer uses the gaps between a library's variables
+    variables_ = VariablesOf(reinterpret_cast<const void*>(norm.create));
     for (size_t i = 0; i < n_blocks_; ++i) instance_.Add(blocks_[i].address, blocks_[i].size);
-    looks_at_state_ = true;
+#else
+    (void)norm;
+#endif
   }
 
   template <class Call>
@@ -118,19 +115,15 @@ class CallWatcher {
     const auto expect = [&](bool holds, const char* what) {
       if (!holds && problem_.empty()) problem_ = absl::StrCat(function, what);
     };
-    if (what_ == kAllocations) expect(allocations == 0, " allocates or frees memory");
-    if (what_ == kAllocations) expect(HostLogs() == logs, " writes to the host's log");
-    if (what_ == kModes) expect(same_modes, " changes rounding or flushing");
-    if (!looks_at_state_) return;
+    expect(allocations == 0, " allocates or frees memory");
+    expect(HostLogs() == logs, " writes to the host's log");
+    expect(same_modes, " changes rounding or flushing");
     expect(!variables_.Changed(), " changes a static or global variable of the library");
     expect(!instance_.Changed(), " changes the instance, which is read-only after create()");
   }
   const std::string& problem() const { return problem_; }
 
  private:
-  const plumb_norm_plugin& norm_;
-  const Watched what_;
-  bool looks_at_state_ = false;
   Block blocks_[64];
   size_t n_blocks_ = 0;
   Snapshot variables_, instance_;
@@ -213,76 +206,38 @@ std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
   return text;
 }
 
-// Returns "" if `what` is unchanged after all calls of the point.
-std::optional<std::string> Watching(const plumb_norm_plugin& norm, Point point, Watched what) {
-  // Numbers are not compared here, so rows may have values that no other rule can judge.
-  if (point[kSeed] % 3 == 1) point[kX] = kNanX + point[kSeed] / 3 % 2;
-  CallWatcher watcher(norm, what);
-  const std::unique_ptr<Instance> instance = watcher.Create(point);
-  if (instance == nullptr) return std::nullopt;
-  if (what == kState) {  // another call first, which the norm may remember
-    Point other = Plain(point);
-    other[kRows] = other[kTo] = std::max<int64_t>(point[kHeads], 1) * 2;
-    ++other[kSeed];
-    MakeCalls(*instance, other, &watcher);
-    watcher.TakeState();
-  }
-  MakeCalls(*instance, point, &watcher);
-  MakeRefusedCalls(*instance, &watcher);
-  if (watcher.problem().empty()) return "";
-  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
-                      watcher.problem());
-}
-
 }  // namespace
 
-std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point) {
-  return Watching(norm, point, kAllocations);
+std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& given) {
+  Point point = given;
+  // Numbers are not compared here, so rows may have values that no other rule can judge.
+  if (point[kSeed] % 3 == 1) point[kX] = kNanX + point[kSeed] / 3 % 2;
+  const ProcessState before = ProcessState::Take();
+  CallWatcher watcher;
+  const std::unique_ptr<Instance> instance = watcher.Create(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  Point other = Plain(point);  // another call first, which the norm may remember
+  other[kRows] = other[kTo] = std::max<int64_t>(point[kHeads], 1) * 2;
+  ++other[kSeed];
+  MakeCalls(*instance, other, &watcher);
+  watcher.TakeState(norm);
+  MakeCalls(*instance, point, &watcher);
+  MakeRefusedCalls(*instance, &watcher);
+  if (!watcher.problem().empty()) return At(point, watcher.problem());
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (changes.empty()) return "";
+  return At(point, "hot calls change the process: " + absl::StrJoin(changes, "; "));
 }
 
-std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point& point) {
-  return Watching(norm, point, kModes);
-}
-
-std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point) {
-#if defined(__SANITIZE_ADDRESS__)
-  (void)norm, (void)point;
-  return std::nullopt;  // the sanitizer uses the gaps between a library's variables
-#else
-  return Watching(norm, point, kState);
-#endif
-}
-
-std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point) {
+std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& given) {
   // Queries without a valid answer or without room for a message.
   char err[8];
   if (norm.available != nullptr) {
     Guarded(Function::kAvailable, 0, [&] { return norm.available(nullptr, 0); });
     Guarded(Function::kAvailable, 0, [&] { return norm.available(err, sizeof(err)); });
   }
-  if (norm.get_extension != nullptr) {
-    Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(""); });
-    Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension("org.example.none/1"); });
-  }
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  // Calls without room for a message, and with rows of both infinities.
-  NormRun run(*instance, TypeOf(point), point[kRows], 1);
-  std::vector<double> infinities = run.x.Values();
-  for (size_t i = 0; i < infinities.size(); ++i) infinities[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;
-  for (const bool is_infinite : {false, true}) {
-    if (is_infinite) run.x.Assign(infinities);
-    for (const bool train : {true, false}) {
-      if (run.TakesStatistics(train)) run.Statistics(PLUMB_PHASE_FORWARD, train, run.ChunkRows());
-      plumb_norm_call call = run.ForwardCall(train);
-      call.err = nullptr, call.err_cap = 0;
-      Forward(*instance, call, 0, run.rows());
-    }
-  }
-  return Watching(norm, point, kNothing);
-}
-
-std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const Point& point) {
+  ExtensionOf(norm, "");
+  Point point = given;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   NormRun none(*instance, TypeOf(point), 0, 1);
@@ -290,20 +245,47 @@ std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const 
     none.Forward(train);
     if (train) none.Backward();
   }
-  CallWatcher watcher(norm, kNothing);
-  return MakeRefusedCalls(*instance, &watcher);
+  PlainRun(*instance, point, TypeOf(point), OperandsAt(*instance, point));
+  // Calls without room for a message, and with rows of both infinities.
+  NormRun run(*instance, TypeOf(point), point[kRows], 1);
+  std::vector<double> infinities = run.x.Values();
+  for (size_t i = 0; i < infinities.size(); ++i) infinities[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;
+  run.x.Assign(infinities);
+  for (const bool train : {true, false}) {
+    if (run.TakesStatistics(train)) run.Statistics(PLUMB_PHASE_FORWARD, train, run.ChunkRows());
+    plumb_norm_call call = run.ForwardCall(train);
+    call.err = nullptr, call.err_cap = 0;
+    Forward(*instance, call, 0, run.rows());
+  }
+  if (point[kSeed] % 3 == 1) point[kX] = kNanX + point[kSeed] / 3 % 2;
+  CallWatcher ignored;
+  MakeCalls(*instance, point, &ignored);
+  return "";
 }
 
-std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& point) {
-  const ProcessState before = ProcessState::Take();
-  for (const Rule rule : {AllocatesNothing, KeepsNoState, KeepsModes}) {
-    const std::optional<std::string> text = rule(norm, point);
-    if (!text.has_value() || !text->empty()) return text;
+std::optional<std::string> WorksWithOtherHosts(const plumb_norm_plugin& norm, const Point& point) {
+  const std::unique_ptr<Instance> model = InstanceAt(norm, point);
+  if (model == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*model, point);
+  const Outcome must = OutcomeAt(*model, point, operands);
+  for (const HostVersion host : {HostVersion::kFirst, HostVersion::kNewer}) {
+    Point other = point;
+    other[kHost] = static_cast<int64_t>(host);
+    const std::unique_ptr<Instance> instance = InstanceAt(norm, other);
+    if (instance == nullptr) continue;  // that host refuses the norm
+    std::string text;
+    if (TextOfLayout(*instance) != TextOfLayout(*model)) {
+      text = absl::StrCat("the layout is ", TextOfLayout(*instance), ", must be ",
+                          TextOfLayout(*model));
+    }
+    if (text.empty()) text = FirstDifference(OutcomeAt(*instance, other, operands), must);
+    if (text.empty()) continue;
+    return At(point, absl::StrCat("called by ",
+                                  host == HostVersion::kFirst ? "a host of v1.0" : "a newer host",
+                                  ": ", text));
   }
-  const std::vector<std::string> changes = before.ChangesSince();
-  if (changes.empty()) return "";
-  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows],
-                      ": hot calls change the process: ", absl::StrJoin(changes, "; "));
+  CallWatcher ignored;
+  return At(point, MakeRefusedCalls(*model, &ignored));
 }
 
 }  // namespace plumb::check

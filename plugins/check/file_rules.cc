@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks E1 to E6: the file, its symbols and dynamic section, and the effects of loading it. Each
-// runs in a process that has not loaded the file yet.
+// Rules E1, E2 and E5: the file, its symbols and dynamic section, and the effects of loading it.
+// Each runs in a process that has not loaded the file yet.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -107,14 +107,11 @@ void ReadSymbols(const ElfW(Sym) * symbols, size_t count, const char* strings, L
   }
 }
 
-// Loads the subject. If that fails, skips the check and returns false, because E4 reports it.
-bool LoadSubject(const Subject& subject, LoadedFile* file, Report* report) {
+// Loads the subject. Returns false if that fails, which E1 reports.
+bool LoadSubject(const Subject& subject, LoadedFile* file) {
   const absl::StatusOr<void*> library = Open(subject.path);
   link_map* map = nullptr;
-  if (!library.ok() || dlinfo(*library, RTLD_DI_LINKMAP, &map) != 0) {
-    report->Skip("it does not load (E4)");
-    return false;
-  }
+  if (!library.ok() || dlinfo(*library, RTLD_DI_LINKMAP, &map) != 0) return false;
   for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
     file->dynamic.push_back(*entry);
   }
@@ -166,16 +163,6 @@ bool IsHosts(const Symbol& symbol) {
          dlsym(RTLD_DEFAULT, symbol.name.c_str()) != nullptr;
 }
 
-void CheckStack(const LoadedFile& file, Report* report) {
-  if (!file.says_stack) {
-    report->Fail(
-        "does not declare which stack it needs (no PT_GNU_STACK), which means an executable "
-        "one; link with -z noexecstack");
-  } else if (file.has_executable_stack) {
-    report->Fail("makes every thread's stack executable; link with -z noexecstack");
-  }
-}
-
 void CheckDependencies(const LoadedFile& file, Report* report) {
   for (const std::string& library : file.needed) {
     for (const char* shared :
@@ -195,20 +182,8 @@ void CheckDependencies(const LoadedFile& file, Report* report) {
   }
 }
 
-void CheckSymbols(const LoadedFile& file, Report* report) {
-  std::vector<std::string> unique;
-  for (const Symbol& symbol : file.exported) {
-    if (symbol.bind == STB_GNU_UNIQUE) unique.push_back(symbol.name);
-  }
-  if (!unique.empty()) {
-    report->Warn(absl::StrCat("has symbols that are one for the whole process (STB_GNU_UNIQUE): ",
-                              Some(unique), "; compile with -fno-gnu-unique"));
-  }
-}
-
-}  // namespace
-
-void CheckNote(const Subject& subject, Report* report) {
+// Fails unless the notes name norms of this ABI.
+void CheckNotes(const Subject& subject, Report* report) {
   const int fd = open(subject.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return report->Fail("the file cannot be opened");
   const absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd);
@@ -234,16 +209,16 @@ void CheckNote(const Subject& subject, Report* report) {
   }
 }
 
-void CheckExports(const Subject& subject, Report* report) {
-  LoadedFile file;
-  if (!LoadSubject(subject, &file, report)) return;
-  std::vector<std::string> colliding, spare;
+// Fails on names that the host has too; warns of others.
+void CheckExports(const LoadedFile& file, Report* report) {
+  std::vector<std::string> colliding, spare, unique;
   for (const Symbol& symbol : file.exported) {
     if (IsEntry(symbol.name) || IsLinkers(symbol.name)) continue;
+    if (symbol.bind == STB_GNU_UNIQUE) unique.push_back(symbol.name);
     if (IsHosts(symbol)) {
       colliding.push_back(symbol.name);
     } else if (symbol.bind == STB_GLOBAL) {
-      // E3 checks unique symbols; weak ones are mostly templates of the standard library.
+      // Weak ones are mostly templates of the standard library.
       spare.push_back(symbol.name);
     }
   }
@@ -258,45 +233,50 @@ void CheckExports(const Subject& subject, Report* report) {
                               "; compile with -fvisibility=hidden, and link with "
                               "-Wl,--exclude-libs,ALL"));
   }
+  if (!unique.empty()) {
+    report->Warn(absl::StrCat("has symbols that are one for the whole process (STB_GNU_UNIQUE): ",
+                              Some(unique), "; compile with -fno-gnu-unique"));
+  }
 }
 
-void CheckDynamicSection(const Subject& subject, Report* report) {
-  LoadedFile file;
-  if (!LoadSubject(subject, &file, report)) return;
-  if (file.HasEntry(DT_TEXTREL) || file.HasFlag(DT_FLAGS, DF_TEXTREL)) {
-    report->Fail("its code must be written to when it is loaded (TEXTREL); compile with -fPIC");
-  }
-  CheckStack(file, report);
-  if (file.HasFlag(DT_FLAGS, DF_STATIC_TLS)) {
-    report->Warn(
-        "needs thread-local memory from the loader's small reserve (STATIC_TLS), so that "
-        "it may not load late; do not compile with -ftls-model=initial-exec");
-  }
-  CheckDependencies(file, report);
-  CheckSymbols(file, report);
-}
+}  // namespace
 
 void CheckLoads(const Subject& subject, Report* report) {
+  CheckNotes(subject, report);
+  if (report->failed()) return;  // its code must not run
   const absl::StatusOr<void*> library = Open(subject.path);
   if (!library.ok()) return report->Fail(std::string(library.status().message()));
   const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = EntryOf(*library);
   if (!entry.ok()) report->Fail(absl::StrCat("the file ", entry.status().message()));
 }
 
-void CheckLoadEffects(const Subject& subject, Report* report) {
-  ProcessWatch watch;
-  const absl::StatusOr<void*> library = Open(subject.path);
-  const std::string changes = watch.End();
-  if (!library.ok()) return report->Skip("it does not load (E4)");
-  if (!changes.empty()) report->Fail("loading it changes the process: " + changes);
+void CheckLinks(const Subject& subject, Report* report) {
+  LoadedFile file;
+  if (!LoadSubject(subject, &file)) return report->Skip("it does not load (E1)");
+  CheckExports(file, report);
+  if (file.HasEntry(DT_TEXTREL) || file.HasFlag(DT_FLAGS, DF_TEXTREL)) {
+    report->Fail("its code must be written to when it is loaded (TEXTREL); compile with -fPIC");
+  }
+  if (!file.says_stack || file.has_executable_stack) {
+    report->Fail("needs an executable stack, or does not say; link with -z noexecstack");
+  }
+  if (file.HasFlag(DT_FLAGS, DF_STATIC_TLS)) {
+    report->Warn(
+        "needs thread-local memory from the loader's small reserve (STATIC_TLS), so that "
+        "it may not load late; do not compile with -ftls-model=initial-exec");
+  }
+  CheckDependencies(file, report);
 }
 
-void CheckLoadTime(const Subject& subject, Report* report) {
+void CheckLoadEffects(const Subject& subject, Report* report) {
   constexpr double kMaxSeconds = 0.1;
-  // This process has not loaded the file before.
+  ProcessWatch watch;
   const auto start = std::chrono::steady_clock::now();
-  if (!Open(subject.path).ok()) return report->Skip("it does not load (E4)");
+  const absl::StatusOr<void*> library = Open(subject.path);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const std::string changes = watch.End();
+  if (!library.ok()) return report->Skip("it does not load (E1)");
+  if (!changes.empty()) report->Fail("loading it changes the process: " + changes);
   if (took.count() < kMaxSeconds) return;
   report->Warn(absl::StrFormat("loading it takes %.0f ms", 1e3 * took.count()));
 }

@@ -1,3 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Is correct and passes every check. */
-#include "base_norm.h"
