@@ -38,7 +38,7 @@ static void SetMode(uint32_t bits) {
 #endif
 }
 
-/* What happens before the honest forward. */
+/* Does what a mutant does before the honest forward. */
 static void BeforeForward(const plumb_norm_call* c, int64_t r0, int64_t r1) {
   const uint32_t d = c->dim;
   const size_t width = d * (size_t)SizeOf(c->dtype);
