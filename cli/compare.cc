@@ -79,7 +79,7 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   if (!launch->is_first() && options.dry_run) return kExitOk;
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const v1::Study study, MakeStudy(options.files, options.changes));
+  PLUMB_ASSIGN_OR_RETURN(const Study study, MakeStudy(options.files, options.changes));
   const StudyRequest request = {study,         options.out,       invocation.command,
                                 options.store, options.overwrite, launch};
   StudyConsole console(&request, options.quiet, &invocation);

@@ -115,8 +115,8 @@ absl::Status CheckNorm(HostRuntime* runtime) {
 // Returns the number of seeds: the requested one, which must match a demo that already began in
 // `out`.
 absl::StatusOr<int64_t> NumberOfSeeds(const DemoFlags& options, const std::string& out) {
-  const absl::StatusOr<v1::Study> study = ReadStudy(absl::StrCat(out, "/study.pbtxt"));
-  const int64_t begun = study.ok() ? static_cast<int64_t>(SeedsOf(*study).size()) : 0;
+  const absl::StatusOr<Study> study = ReadStudy(absl::StrCat(out, "/study.pbtxt"));
+  const int64_t begun = study.ok() ? static_cast<int64_t>(SeedsOf(study->fields).size()) : 0;
   if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
   if (options.seeds == 0 || options.seeds == begun) return begun;
   return absl::InvalidArgumentError(
@@ -124,7 +124,7 @@ absl::StatusOr<int64_t> NumberOfSeeds(const DemoFlags& options, const std::strin
                    "; drop --seeds, or name another directory with --out DIR"));
 }
 
-absl::StatusOr<v1::Study> DemoStudy(const std::string& out, int64_t seeds) {
+absl::StatusOr<Study> DemoStudy(const std::string& out, int64_t seeds) {
   const auto in = [&out](const char* name) { return absl::StrCat(out, "/", name); };
   return MakeStudy({in("pre.pbtxt"), in("post.pbtxt"), in("none.pbtxt")},
                    {{"", "data", in("names.txt")},

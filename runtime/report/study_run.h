@@ -28,7 +28,7 @@ struct StudyTimer {
 };
 
 struct StudyRequest {
-  v1::Study study;
+  Study study;
   std::string out;         // directory of the study
   std::string command;     // command line that resumes the study
   std::string store;       // directory of the RunStore; "" for none

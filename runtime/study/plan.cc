@@ -59,7 +59,8 @@ std::vector<Overrides> Combinations(const std::vector<v1::Grid>& grid) {
 
 class Planner {
  public:
-  Planner(StudyPlan* plan, HostRuntime* runtime) : plan_(*plan), runtime_(runtime) {}
+  Planner(const Study& study, StudyPlan* plan, HostRuntime* runtime)
+      : places_(study), plan_(*plan), runtime_(runtime) {}
 
   absl::Status Check() {
     const v1::Study& study = plan_.study;
@@ -76,14 +77,15 @@ class Planner {
       return absl::InvalidArgumentError("--data is missing; write --data FILE");
     size_t runs = study.model().size() * plan_.seeds.size();
     std::set<std::string> fields;
-    for (const v1::Grid& axis : study.grid()) {
+    for (size_t a = 0; a < study.grid().size(); ++a) {
+      const v1::Grid& axis = study.grid()[a];
+      const std::string& place = places_.grid_places[a];
       if (!fields.insert(axis.field()).second) {
-        return absl::InvalidArgumentError(absl::StrCat(absl::StrCat("grid ", axis.field()), ": ",
-                                                       axis.field(), " is in the grid already"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(place, ": ", axis.field(), " is in the grid already"));
       }
       if (std::count(axis.value().begin(), axis.value().end(), "") > 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(absl::StrCat("grid ", axis.field()), ": a value is missing"));
+        return absl::InvalidArgumentError(absl::StrCat(place, ": a value is missing"));
       }
       runs *= axis.value().size();
       if (runs > kMaxRuns) {
@@ -191,8 +193,8 @@ class Planner {
         });
         if (equal == value) continue;
         return absl::InvalidArgumentError(
-            absl::StrCat(absl::StrCat("grid ", axis.field()), ": ", axis.field(), "=", *equal,
-                         " and ", axis.field(), "=", *value, " train the same; drop one of them"));
+            absl::StrCat(places_.grid_places[a], ": ", axis.field(), "=", *equal, " and ",
+                         axis.field(), "=", *value, " train the same; drop one of them"));
       }
     }
     return absl::OkStatus();
@@ -206,14 +208,15 @@ class Planner {
     group->settings.clear();
     group->model_overrides.clear();
     group->train_overrides.clear();
-    for (const std::string& setting : plan_.study.set()) {
-      const auto [field, value] = SplitSetting(setting);
-      PLUMB_RETURN_IF_ERROR(Apply("set", field, value, &spec, group));
+    for (size_t i = 0; i < plan_.study.set().size(); ++i) {
+      const auto [field, value] = SplitSetting(plan_.study.set()[i]);
+      PLUMB_RETURN_IF_ERROR(Apply(places_.set_places[i], field, value, &spec, group));
     }
-    for (const v1::Grid& axis : plan_.study.grid()) {
-      const std::string value = ValueOf(axis.field(), model, plan_.cells[group->cell]);
-      group->settings.emplace_back(axis.field(), value);
-      PLUMB_RETURN_IF_ERROR(Apply("grid", axis.field(), value, &spec, group));
+    for (size_t a = 0; a < plan_.study.grid().size(); ++a) {
+      const std::string& field = plan_.study.grid()[a].field();
+      const std::string value = ValueOf(field, model, plan_.cells[group->cell]);
+      group->settings.emplace_back(field, value);
+      PLUMB_RETURN_IF_ERROR(Apply(places_.grid_places[a], field, value, &spec, group));
     }
     for (const auto& [field, value] : matching) {
       PLUMB_RETURN_IF_ERROR(Apply("--match", field, value, &spec, group));
@@ -286,8 +289,7 @@ class Planner {
     return with(std::llround(width));
   }
 
-  // Sets a field. `source` names in errors where it is set.
-  absl::Status Apply(const char* source, const std::string& field, const std::string& value,
+  absl::Status Apply(const std::string& place, const std::string& field, const std::string& value,
                      api::Spec* spec, PlanGroup* group) {
     const std::string name = field.substr(field.find('.') + 1);
     if (absl::StartsWith(field, "train.")) {
@@ -295,8 +297,7 @@ class Planner {
       return absl::OkStatus();
     }
     group->model_overrides.emplace_back(name, value);
-    return Annotate(SetField(name, value, spec),
-                    absl::StrCat(source, " ", field, "=", value, ": "));
+    return Annotate(SetField(name, value, spec), absl::StrCat(place, ": "));
   }
 
   // Reads the data once for each distinct recipe of the grid.
@@ -308,6 +309,7 @@ class Planner {
     return &previews_.emplace(overrides, std::move(preview)).first->second;
   }
 
+  const Study& places_;
   StudyPlan& plan_;
   HostRuntime* runtime_;
   std::set<std::string> model_names_, directories_;
@@ -400,13 +402,14 @@ std::string DirectoryName(const std::string& name) {
   return plain;
 }
 
-absl::StatusOr<StudyPlan> MakePlan(const v1::Study& study, const std::string& out,
+absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
                                    HostRuntime* runtime) {
+  const v1::Study& study = placed.fields;
   StudyPlan plan;
   plan.study = study;
   plan.seeds = SeedsOf(study);
   plan.out = out;
-  Planner planner(&plan, runtime);
+  Planner planner(placed, &plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
   PLUMB_RETURN_IF_ERROR(planner.AddGroups());
   plan.warnings = WarnOfEqualModels(plan);

@@ -94,7 +94,7 @@ struct StudyPlan {
 
 // Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, values
 // of the grid that are equal (0.001 and 1e-3), not enough memory for a run.
-absl::StatusOr<StudyPlan> MakePlan(const v1::Study& study, const std::string& out,
+absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
                                    HostRuntime* runtime);
 
 // Model of a group while a plan is made.

@@ -106,17 +106,17 @@ bool IsStudy(const std::string& path) {
   return text.ok() && LikelyFileKind(FileKind::kModel, *text) == FileKind::kStudy;
 }
 
-absl::StatusOr<v1::Study> StudyOf(const std::vector<std::string>& files) {
+absl::StatusOr<Study> StudyOf(const std::vector<std::string>& files) {
   if (files.size() == 1 && IsStudy(files.front())) return ReadStudy(files.front());
-  v1::Study study;
+  Study study;
   for (const std::string& file : files) {
     if (IsStudy(file)) {
       return absl::InvalidArgumentError(
           absl::StrCat(file, ": is a study, which names its models itself; give it alone"));
     }
-    study.add_model(file);
+    study.fields.add_model(file);
   }
-  study.set_samples(kDefaultSamples);
+  study.fields.set_samples(kDefaultSamples);
   return study;
 }
 
@@ -196,7 +196,7 @@ absl::Status SetBaseline(const std::string& baseline, v1::Study* study) {
 // Changes a study by the options of a command line.
 class StudyChanger {
  public:
-  explicit StudyChanger(v1::Study* study) : study_(*study) {}
+  explicit StudyChanger(Study* study) : places_(*study), study_(study->fields) {}
 
   absl::Status Apply(const StudyChange& change) {
     const std::string& field = change.field;
@@ -209,12 +209,17 @@ class StudyChanger {
       probes_ = true;
     } else if (field == "dtype") {
       study_.add_set(absl::StrCat("train.dtype=", absl::AsciiStrToUpper(change.value)));
+      places_.set_places.push_back(absl::StrCat(change.option, " ", change.value));
     } else if (field == "set" || field == "grid") {
       return AddSetting(change);
     } else {
       has_interval_ |= field == "probe_every";
       has_seeds_ |= field == "seeds";
-      return textproto::SetField(&study_, field, change.value);
+      const textproto::Field* const found = study_.Type().Find(field);
+      if (found->type != textproto::FieldType::kString) {
+        return textproto::SetField(&study_, field, change.value);
+      }
+      study_.Put(*found, change.value);  // a path may have any bytes
     }
     return absl::OkStatus();
   }
@@ -244,11 +249,14 @@ class StudyChanger {
           absl::StrCat("no \"=\"; write it like ", change.option, " ",
                        is_grid ? "model.n_layer=4,8" : "train.max_steps=200"));
     }
+    (is_grid ? places_.grid_places : places_.set_places)
+        .push_back(absl::StrCat(change.option, " ", change.value));
     if (is_grid) return AddGrid(change.value, &study_);
     study_.add_set(change.value);
     return CheckField(SplitSetting(change.value).first);
   }
 
+  Study& places_;
   v1::Study& study_;
   std::vector<uint64_t> seeds_;
   std::vector<std::string> points_;
@@ -258,25 +266,33 @@ class StudyChanger {
 
 }  // namespace
 
-absl::StatusOr<v1::Study> ParseStudy(absl::string_view text, const std::string& file) {
-  v1::Study study;
+absl::StatusOr<Study> ParseStudy(absl::string_view text, const std::string& file) {
+  Study study;
   textproto::Locations locations;
-  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &study, &locations));
-  PLUMB_RETURN_IF_ERROR(Check(study, Located(file, study, &locations)));
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &study.fields, &locations));
+  const Located at(file, study.fields, &locations);
+  PLUMB_RETURN_IF_ERROR(Check(study.fields, at));
+  for (int i = 0; i < study.fields.set_size(); ++i) {
+    study.set_places.push_back(at.At("set", i).ToString());
+  }
+  for (int i = 0; i < study.fields.grid_size(); ++i) {
+    study.grid_places.push_back(at.Nested("grid", i).At("field").ToString());
+  }
   return study;
 }
 
-absl::StatusOr<v1::Study> ReadStudy(const std::string& path) {
+absl::StatusOr<Study> ReadStudy(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
-  absl::StatusOr<v1::Study> study = ParseStudy(text, path);
-  if (!study.ok()) return ExplainFileKind(FileKind::kStudy, text, path, study.status());
+  absl::StatusOr<Study> parsed = ParseStudy(text, path);
+  if (!parsed.ok()) return ExplainFileKind(FileKind::kStudy, text, path, parsed.status());
+  v1::Study* const study = &parsed->fields;
   const std::string directory = DirectoryOf(path);
   const auto resolve = [&directory](const std::string& file) {
     return file.empty() || directory == "." ? file : JoinPath(directory, file);
   };
   std::vector<std::string> models;
   for (const std::string& model : study->model()) models.push_back(resolve(model));
-  Replace("model", models, &*study);
+  Replace("model", models, study);
   std::vector<v1::Grid> grid = study->grid();
   study->clear_grid();
   for (const v1::Grid& axis : grid) {
@@ -290,12 +306,12 @@ absl::StatusOr<v1::Study> ReadStudy(const std::string& path) {
   study->set_train(resolve(study->train()));
   study->set_init(resolve(study->init()));
   if (!study->has_samples()) study->set_samples(kDefaultSamples);
-  return study;
+  return parsed;
 }
 
-absl::StatusOr<v1::Study> MakeStudy(const std::vector<std::string>& files,
-                                    const std::vector<StudyChange>& changes) {
-  PLUMB_ASSIGN_OR_RETURN(v1::Study study, StudyOf(files));
+absl::StatusOr<Study> MakeStudy(const std::vector<std::string>& files,
+                                const std::vector<StudyChange>& changes) {
+  PLUMB_ASSIGN_OR_RETURN(Study study, StudyOf(files));
   StudyChanger changer(&study);
   for (const StudyChange& change : changes) {
     PLUMB_RETURN_IF_ERROR(

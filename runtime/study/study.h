@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Studies (plumb.v1.Study): models that are trained in the same way, with the same seeds, for
-// comparison. The message is the value that everything else takes: its paths are valid in the
-// current directory, and its fields are checked. Stateless functions, thread-safe.
+// comparison. The message is the value that everything else takes. Stateless functions,
+// thread-safe.
 #ifndef PLUMB_RUNTIME_STUDY_STUDY_H_
 #define PLUMB_RUNTIME_STUDY_STUDY_H_
 
@@ -17,13 +17,20 @@
 
 namespace plumb {
 
+// Study whose paths are valid in the current directory, with the places of its settings and of the
+// fields of its grid, for errors: "study.pbtxt:3:6" or "--set train.max_steps=200".
+struct Study {
+  v1::Study fields;
+  std::vector<std::string> set_places, grid_places;
+};
+
 // Parses a study in protobuf's text format; `file` names it in errors, which are those of
 // ReadStudy. Its paths stay as they are.
-absl::StatusOr<v1::Study> ParseStudy(absl::string_view text, const std::string& file);
+absl::StatusOr<Study> ParseStudy(absl::string_view text, const std::string& file);
 
 // Reads a study. Its paths are relative to it. Errors: with "file:line:column", all at once if
 // possible.
-absl::StatusOr<v1::Study> ReadStudy(const std::string& path);
+absl::StatusOr<Study> ReadStudy(const std::string& path);
 
 // Field of a study that an option of a command sets, or for a repeated field adds to.
 struct StudyChange {
@@ -35,8 +42,8 @@ struct StudyChange {
 // are no fields: "dtype" sets the recipe's, "probe" sets probe_every to its default, and "baseline"
 // moves a model, a file, its name without ".pbtxt", or a value of the grid that makes models, to
 // the first place. Errors: those of ReadStudy, and malformed values with their option.
-absl::StatusOr<v1::Study> MakeStudy(const std::vector<std::string>& files,
-                                    const std::vector<StudyChange>& changes);
+absl::StatusOr<Study> MakeStudy(const std::vector<std::string>& files,
+                                const std::vector<StudyChange>& changes);
 
 // Returns the seeds that a study lists, or those from 1 to its number of seeds, by default 3.
 std::vector<uint64_t> SeedsOf(const v1::Study& study);

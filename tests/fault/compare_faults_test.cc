@@ -28,16 +28,17 @@ class CompareFaultsTest : public ::testing::Test {
   CompareFaultsTest() {
     test_.dir().Write("other.pbtxt", absl::StrCat(kTestModel, "tie_embeddings: true\n"));
     for (const char* model : {"model.pbtxt", "other.pbtxt"}) {
-      study_.add_model(test_.dir().File(model));
+      study_.fields.add_model(test_.dir().File(model));
     }
-    study_.set_data(test_.dir().File("data.txt"));
-    study_.set_train(test_.dir().File("train.pbtxt"));
+    study_.fields.set_data(test_.dir().File("data.txt"));
+    study_.fields.set_train(test_.dir().File("train.pbtxt"));
     for (const char* setting :
          {"train.max_steps=3", "train.checkpoint_interval=2", "train.checkpoint_seconds=0"}) {
-      study_.add_set(setting);
+      study_.fields.add_set(setting);
+      study_.set_places.push_back(setting);
     }
-    study_.add_seed(1);
-    study_.set_samples(1);
+    study_.fields.add_seed(1);
+    study_.fields.set_samples(1);
   }
 
   // Returns the losses and samples of all runs as text.
@@ -78,7 +79,7 @@ class CompareFaultsTest : public ::testing::Test {
   }
 
   const TestRun test_;
-  v1::Study study_;
+  Study study_;
 };
 
 TEST_F(CompareFaultsTest, LosesNothing) {

@@ -91,7 +91,8 @@ TEST_F(ExpertsTest, AWidthOfItsOwnMayDifferFromLayerToLayer) {
   EXPECT_EQ(Of(*context, "layers.1.mlp.up.bias").shape, Shape({12}));
   const auto description = DescribeStack(context->model);
   ASSERT_TRUE(description.ok()) << description.status();
-  EXPECT_THAT(description->groups[0].scalars, ElementsAre("mlp.d_ff = 6 * layer = 6"));
+  EXPECT_THAT(description->groups[0].scalars,
+              ElementsAre("mlp.d_ff = 6 * layer = 6 .. 12 over the layers"));
 }
 
 TEST_F(ExpertsTest, DescribedByTheirEquation) {
@@ -110,7 +111,8 @@ TEST_F(ExpertsTest, DescribedByTheirEquation) {
                     "shared_gate: true scale: \"5 / 2\" balance_loss: \"layer / 10\""),
               ElementsAre("mlp(x) = 2.5 * sum over 1 of 4 experts e of p_e expert_e(x) + "
                           "sigmoid(shared_gate(x)) * shared(x); p = softmax(router(x))",
-                          "mlp.shared_d_ff = 5 = 5", "mlp.balance_loss = layer / 10 = 0.1"));
+                          "mlp.shared_d_ff = 5 = 5",
+                          "mlp.balance_loss = layer / 10 = 0.1 .. 0.2 over the layers"));
 }
 
 // -- Cost

@@ -27,15 +27,16 @@ namespace {
 class StudyRanksTest : public ::testing::Test {
  protected:
   StudyRanksTest() {
-    study_.add_model(test_.dir().File("model.pbtxt"));
-    study_.set_data(test_.dir().File("data.txt"));
-    study_.set_train(test_.dir().File("train.pbtxt"));
+    study_.fields.add_model(test_.dir().File("model.pbtxt"));
+    study_.fields.set_data(test_.dir().File("data.txt"));
+    study_.fields.set_train(test_.dir().File("train.pbtxt"));
     for (const char* setting :
          {"train.max_steps=12", "train.checkpoint_interval=4", "train.checkpoint_seconds=0"}) {
-      study_.add_set(setting);
+      study_.fields.add_set(setting);
+      study_.set_places.push_back(setting);
     }
-    study_.set_seeds(7);
-    study_.set_samples(1);
+    study_.fields.set_seeds(7);
+    study_.fields.set_samples(1);
   }
 
   std::string Directory(const std::string& name) { return test_.dir().File(name); }
@@ -65,7 +66,7 @@ class StudyRanksTest : public ::testing::Test {
   }
 
   TestRun test_;
-  v1::Study study_;
+  Study study_;
 };
 
 TEST_F(StudyRanksTest, AnyNumberOfRanksEndsInTheSameTable) {

@@ -40,21 +40,22 @@ TEST(MakeStudyTest, ResolvesPathsRelativeToTheFile) {
   dir.Write("study.pbtxt", kTwoSeeds);
   const auto study = MakeStudy({dir.File("study.pbtxt")}, {});
   ASSERT_TRUE(study.ok()) << study.status();
-  EXPECT_THAT(study->model(), ElementsAre(dir.File("a.pbtxt"), "/b.pbtxt"));
-  EXPECT_EQ(study->data(), dir.File("names.txt"));
-  EXPECT_THAT(SeedsOf(*study), ElementsAre(1, 2));
-  EXPECT_EQ(study->probe_every(), 10);
-  EXPECT_THAT(study->probe_point(), ElementsAre("attention"));
-  EXPECT_EQ(study->samples(), 8);
-  ASSERT_EQ(study->grid_size(), 1);
-  EXPECT_THAT(study->grid(0).value(), ElementsAre("4", "8"));
+  EXPECT_THAT(study->fields.model(), ElementsAre(dir.File("a.pbtxt"), "/b.pbtxt"));
+  EXPECT_EQ(study->fields.data(), dir.File("names.txt"));
+  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(1, 2));
+  EXPECT_EQ(study->fields.probe_every(), 10);
+  EXPECT_THAT(study->fields.probe_point(), ElementsAre("attention"));
+  EXPECT_EQ(study->fields.samples(), 8);
+  ASSERT_EQ(study->fields.grid_size(), 1);
+  EXPECT_THAT(study->fields.grid(0).value(), ElementsAre("4", "8"));
+  EXPECT_THAT(study->grid_places, ElementsAre(HasSubstr("study.pbtxt:6:10")));
 }
 
 TEST(MakeStudyTest, AddsTheDTypeAsASetting) {
   const auto study = MakeStudy({"a.pbtxt"}, {{"--dtype", "dtype", "bf16"}});
   ASSERT_TRUE(study.ok()) << study.status();
-  EXPECT_THAT(study->set(), ElementsAre("train.dtype=BF16"));
-  EXPECT_THAT(SeedsOf(*study), ElementsAre(1, 2, 3));
+  EXPECT_THAT(study->fields.set(), ElementsAre("train.dtype=BF16"));
+  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(1, 2, 3));
 }
 
 TEST(MakeStudyTest, AppliesChangesToTheFile) {
@@ -70,22 +71,22 @@ TEST(MakeStudyTest, AppliesChangesToTheFile) {
                                             {"--probe-point", "probe_point", "default"},
                                             {"--probe-point", "probe_point", "updates"}});
   ASSERT_TRUE(study.ok()) << study.status();
-  EXPECT_EQ(study->data(), "other.txt");
-  EXPECT_THAT(SeedsOf(*study), ElementsAre(7, 3));
-  EXPECT_FALSE(study->has_seeds());
-  ASSERT_EQ(study->grid_size(), 2);
-  EXPECT_THAT(study->grid(1).value(), ElementsAre("1e-3", "1e-2"));
-  EXPECT_EQ(study->match(), v1::Study::FLOPS);
-  EXPECT_EQ(study->probe_every(), 0);
-  EXPECT_THAT(study->probe_point(), ElementsAre("default", "updates"));
+  EXPECT_EQ(study->fields.data(), "other.txt");
+  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(7, 3));
+  EXPECT_FALSE(study->fields.has_seeds());
+  ASSERT_EQ(study->fields.grid_size(), 2);
+  EXPECT_THAT(study->fields.grid(1).value(), ElementsAre("1e-3", "1e-2"));
+  EXPECT_EQ(study->fields.match(), v1::Study::FLOPS);
+  EXPECT_EQ(study->fields.probe_every(), 0);
+  EXPECT_THAT(study->fields.probe_point(), ElementsAre("default", "updates"));
 }
 
 TEST(MakeStudyTest, ProbesAtTheDefaultIntervalUnlessThereIsOne) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kTwoSeeds);
   const std::vector<StudyChange> probe = {{"--probe", "probe", "true"}};
-  EXPECT_GT(MakeStudy({"a.pbtxt"}, probe)->probe_every(), 10);
-  EXPECT_EQ(MakeStudy({dir.File("study.pbtxt")}, probe)->probe_every(), 10);
+  EXPECT_GT(MakeStudy({"a.pbtxt"}, probe)->fields.probe_every(), 10);
+  EXPECT_EQ(MakeStudy({dir.File("study.pbtxt")}, probe)->fields.probe_every(), 10);
 }
 
 TEST(MakeStudyTest, MovesTheBaselineToTheFirstPlace) {
@@ -93,12 +94,13 @@ TEST(MakeStudyTest, MovesTheBaselineToTheFirstPlace) {
   for (const char* baseline : {"c", "models/c.pbtxt"}) {
     const auto study = MakeStudy(files, {{"--baseline", "baseline", baseline}});
     ASSERT_TRUE(study.ok()) << study.status();
-    EXPECT_THAT(study->model(), ElementsAre("models/c.pbtxt", "models/a.pbtxt", "models/b.pbtxt"));
+    EXPECT_THAT(study->fields.model(),
+                ElementsAre("models/c.pbtxt", "models/a.pbtxt", "models/b.pbtxt"));
   }
   const auto grid = MakeStudy({"a.pbtxt"}, {{"--grid", "grid", "model.block.placement=pre,post"},
                                             {"--baseline", "baseline", "post"}});
   ASSERT_TRUE(grid.ok()) << grid.status();
-  EXPECT_THAT(grid->grid(0).value(), ElementsAre("post", "pre"));
+  EXPECT_THAT(grid->fields.grid(0).value(), ElementsAre("post", "pre"));
   EXPECT_THAT(Error(files, {{"--baseline", "baseline", "d"}}),
               HasSubstr("--baseline: no model is named \"d\""));
 }
@@ -108,10 +110,10 @@ TEST(ReadStudyTest, ReadsWhatIsPrinted) {
   dir.Write("study.pbtxt", kTwoSeeds);
   const auto study = ReadStudy(dir.File("study.pbtxt"));
   ASSERT_TRUE(study.ok()) << study.status();
-  dir.Write("again.pbtxt", textproto::PrintText(*study));
+  dir.Write("again.pbtxt", textproto::PrintText(study->fields));
   const auto again = ReadStudy(dir.File("again.pbtxt"));
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(textproto::PrintText(*again), textproto::PrintText(*study));
+  EXPECT_EQ(textproto::PrintText(again->fields), textproto::PrintText(study->fields));
 }
 
 TEST(ReadStudyTest, ReportsAllErrorsWithTheirPlaces) {
@@ -149,7 +151,7 @@ TEST(ReadStudyTest, ReadsTheExamples) {
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(PLUMB_SOURCE_DIR "/examples")) {
     if (entry.path().filename() != "study.pbtxt") continue;
-    const absl::StatusOr<v1::Study> study = ReadStudy(entry.path().string());
+    const absl::StatusOr<Study> study = ReadStudy(entry.path().string());
     EXPECT_TRUE(study.ok()) << study.status();
     ++studies;
   }
