@@ -218,6 +218,7 @@ std::vector<int64_t> Smaller(const Point& point, size_t axis) {
   if (value == simplest) return {};
   if (axis != kDim && axis != kRows && axis != kFrom && axis != kTo) return {simplest};
   std::vector<int64_t> values = {simplest};
+  for (int64_t half = value / 2; half > simplest; half /= 2) values.push_back(half);
   for (int64_t step = (value - simplest) / 2; step > 0; step /= 2) values.push_back(value - step);
   return values;
 }

@@ -12,46 +12,43 @@ struct plumb_norm_instance {
   plumb_tensor_def gain;
 };
 
-static double Sigmoid(double v) {
-  return v >= 0 ? 1 / (1 + exp(-v)) : exp(v) / (1 + exp(v));
-}
+static double Sigmoid(double v) { return v >= 0 ? 1 / (1 + exp(-v)) : exp(v) / (1 + exp(v)); }
 
-#define KERNELS(NAME, T, A, LOAD, STORE)                                                      \
-  static double Gate##NAME(const plumb_norm_call* c, int64_t row) {                           \
-    const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                   \
-    double sum = 0;                                                                           \
-    for (uint32_t i = 0; i < c->dim; ++i) sum += (double)LOAD(x[i]);                          \
-    return Sigmoid(sum / c->dim);                                                             \
-  }                                                                                           \
-  static void Forward##NAME(const plumb_norm_call* c, int64_t r0, int64_t r1) {               \
-    const A* g = (const A*)c->params[0];                                                      \
-    for (int64_t row = r0; row < r1; ++row) {                                                 \
-      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                 \
-      T* y = PLUMB_ROW(T, c->y, c->y_pitch, row);                                             \
-      const double s = Gate##NAME(c, row);                                                    \
-      for (uint32_t i = 0; i < c->dim; ++i)                                                   \
-        y[i] = STORE((double)g[i] * (double)LOAD(x[i]) * s);                                  \
-    }                                                                                         \
-  }                                                                                           \
-  static void Backward##NAME(const plumb_norm_call* c, int64_t r0, int64_t r1) {              \
-    const A* g = (const A*)c->params[0];                                                      \
-    A* dg = (A*)c->dparams[0];                                                                \
-    for (int64_t row = r0; row < r1; ++row) {                                                 \
-      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                 \
-      const T* dy = PLUMB_CONST_ROW(T, c->dy, c->dy_pitch, row);                              \
-      T* dx = PLUMB_ROW(T, c->dx, c->dx_pitch, row);                                          \
-      const double s = Gate##NAME(c, row);                                                    \
-      double t = 0;                                                                           \
-      for (uint32_t i = 0; i < c->dim; ++i)                                                   \
-        t += (double)LOAD(dy[i]) * (double)g[i] * (double)LOAD(x[i]);                         \
-      for (uint32_t i = 0; i < c->dim; ++i) {                                                 \
-        const double d = (double)LOAD(dy[i]);                                                 \
-        A more = (A)(d * (double)g[i] * s + t * s * (1 - s) / c->dim);                        \
-        dg[i] += (A)(d * (double)LOAD(x[i]) * s);                                             \
-        if (c->flags & PLUMB_CALL_DX_ACCUMULATE) more += (A)LOAD(dx[i]);                      \
-        dx[i] = STORE(more);                                                                  \
-      }                                                                                       \
-    }                                                                                         \
+#define KERNELS(NAME, T, A, LOAD, STORE)                                                         \
+  static double Gate##NAME(const plumb_norm_call* c, int64_t row) {                              \
+    const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                      \
+    double sum = 0;                                                                              \
+    for (uint32_t i = 0; i < c->dim; ++i) sum += (double)LOAD(x[i]);                             \
+    return Sigmoid(sum / c->dim);                                                                \
+  }                                                                                              \
+  static void Forward##NAME(const plumb_norm_call* c, int64_t r0, int64_t r1) {                  \
+    const A* g = (const A*)c->params[0];                                                         \
+    for (int64_t row = r0; row < r1; ++row) {                                                    \
+      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                    \
+      T* y = PLUMB_ROW(T, c->y, c->y_pitch, row);                                                \
+      const double s = Gate##NAME(c, row);                                                       \
+      for (uint32_t i = 0; i < c->dim; ++i) y[i] = STORE((double)g[i] * (double)LOAD(x[i]) * s); \
+    }                                                                                            \
+  }                                                                                              \
+  static void Backward##NAME(const plumb_norm_call* c, int64_t r0, int64_t r1) {                 \
+    const A* g = (const A*)c->params[0];                                                         \
+    A* dg = (A*)c->dparams[0];                                                                   \
+    for (int64_t row = r0; row < r1; ++row) {                                                    \
+      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                    \
+      const T* dy = PLUMB_CONST_ROW(T, c->dy, c->dy_pitch, row);                                 \
+      T* dx = PLUMB_ROW(T, c->dx, c->dx_pitch, row);                                             \
+      const double s = Gate##NAME(c, row);                                                       \
+      double t = 0;                                                                              \
+      for (uint32_t i = 0; i < c->dim; ++i)                                                      \
+        t += (double)LOAD(dy[i]) * (double)g[i] * (double)LOAD(x[i]);                            \
+      for (uint32_t i = 0; i < c->dim; ++i) {                                                    \
+        const double d = (double)LOAD(dy[i]);                                                    \
+        A more = (A)(d * (double)g[i] * s + t * s * (1 - s) / c->dim);                           \
+        dg[i] += (A)(d * (double)LOAD(x[i]) * s);                                                \
+        if (c->flags & PLUMB_CALL_DX_ACCUMULATE) more += (A)LOAD(dx[i]);                         \
+        dx[i] = STORE(more);                                                                     \
+      }                                                                                          \
+    }                                                                                            \
   }
 #define AS_IS(v) (v)
 #define TO_F32(v) ((float)(v))

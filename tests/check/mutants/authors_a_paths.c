@@ -134,6 +134,6 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
   return AuthorResidualBackward(norm, &scaled, &copy, r0, r1);
 }
 
-#define LIST(X) X(173, N1) X(174, N3) X(175, N3) X(176, N3) X(177, N3) X(178, N8) X(179, N8) \
+#define LIST(X) X(173, N8) X(174, N3) X(175, N3) X(176, N3) X(177, N3) X(178, N8) X(179, N8) \
   X(180, N8) X(181, N7) X(182, N8) X(183, N3) X(184, N3) X(185, N3)
 MANY(LIST)
