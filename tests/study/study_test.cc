@@ -134,7 +134,7 @@ TEST(ReadStudyTest, ReportsAllErrorsWithTheirPlaces) {
 }
 
 TEST(MakeStudyTest, RefusesInvalidGridsAndSeeds) {
-  for (const char* grid : {"model.n_layer", "=4", "model.n_leyer=4"}) {
+  for (const char* grid : {"model.n_layer", "=4", "n_layer=4"}) {
     EXPECT_THAT(Error({"a.pbtxt"}, {{"--grid", "grid", grid}}), HasSubstr("--grid ")) << grid;
   }
   EXPECT_THAT(Error({"a.pbtxt"}, {{"--grid", "grid", "model.placement[p].each[0]=x = norm(x, y)"}}),
