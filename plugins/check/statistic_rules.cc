@@ -104,11 +104,11 @@ void TrainOnce(NormRun* run) {
 // Fails unless running statistics converge: after enough equal batches evaluation must produce the
 // results of training, for any momentum, even after a few different batches.
 std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, uint64_t seed) {
-  constexpr int64_t kMaxElements = 1 << 14,
+  constexpr int64_t kMaxNumbers = 1 << 14,
                     kMinRows = 64;  // an unbiased variance differs by 1/rows
   constexpr int kOtherSteps = 3, kMaxSteps = 2048;
   constexpr double kTolerance = 0.02, kAtRest = 0.995;
-  const int64_t rows = std::max(kMinRows, kMaxElements / instance.dim());
+  const int64_t rows = std::max(kMinRows, kMaxNumbers / instance.dim());
   NormRun run(instance, type, rows, seed);
   for (int step = 0; step < kOtherSteps; ++step) TrainOnce(&run);
   std::vector<double> x = run.x.Values(), trained, evaluated, before;
