@@ -110,7 +110,7 @@ TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
     EXPECT_LT(row["of_against"][0].get<double>(), 1) << row;
   }
   const Finished f32_only =
-      RunPlumb({"plugin", "bench", Plugin("../../../plugin/readme/l2_norm"), "--rounds", "3"});
+      RunPlumb({"plugin", "bench", Plugin("../../plugin/readme/l2_norm"), "--rounds", "3"});
   EXPECT_EQ(f32_only.exit_code, 0) << f32_only.err;
   EXPECT_THAT(f32_only.out, AllOf(HasSubstr("forward   f32"), Not(HasSubstr("bf16"))));
 }
