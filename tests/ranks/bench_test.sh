@@ -15,7 +15,7 @@ ends_with 2 2 "$plumb" bench "$examples/why_normalise/pre.pbtxt" --vocab 27
 [ "$(grep -c '^ *error: .*mpirun plumb train' "$scratch/err")" = 1 ] || fail "not one error"
 ends_with 0 2 "$plumb" train "$examples/why_normalise/pre.pbtxt" --data "$examples/data/names.txt" \
   --train "$examples/why_normalise/train.pbtxt" --out "$scratch/run" --threads 1 \
-  --set train.max_steps=4 --set train.units=2 --quiet --json --profile
+  --set train.max_steps=4 --set train.batch_size=2 --set train.units=2 --quiet --json --profile
 python3 - "$scratch/out" << 'END' || fail "the JSON"
 import json, sys
 report = json.load(open(sys.argv[1]))
