@@ -40,7 +40,9 @@ constexpr NameElsewhere kNamesElsewhere[] = {
 };
 
 constexpr RemovedName kRemovedNames[] = {
-    {"Train", "shard", "NONE", "every rank stores all states; drop it, as it changed no number"},
+    {"Train", "shard", "NONE",
+     "every rank stores all states; drop it, or start from the weights of such a run by --init "
+     "RUN"},
     {"Train", "wire", "F32", "gradients are sent as they are, in f32; drop it"},
     {"Train", "step_back_learning_rate_scale", "1", "drop it, as STEP_BACK was removed too"},
     {"on_divergence", "STEP_BACK", "",

@@ -59,7 +59,7 @@ TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
   EXPECT_EQ(
       ErrorOf<v1::Train>("shard: OPTIMIZER"),
       "f:1:1: unknown field \"shard\" in Train; it was removed: every rank stores all states; "
-      "drop it, as it changed no number");
+      "drop it, or start from the weights of such a run by --init RUN");
   EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 0.5"),
             "f:1:1: unknown field \"step_back_learning_rate_scale\" in Train; it was removed: drop "
             "it, as STEP_BACK was removed too");
