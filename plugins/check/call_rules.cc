@@ -49,6 +49,12 @@ class Snapshot {
   std::vector<Segment> segments_;
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitizerWritesBetweenVariables = true;
+#else
+constexpr bool kSanitizerWritesBetweenVariables = false;
+#endif
+
 // Returns the writable memory of the library that contains `inside`.
 Snapshot VariablesOf(const void* inside) {
   struct Search {
@@ -92,12 +98,9 @@ class CallWatcher {
   // Records the variables and the instance as they must stay. This is done after the first calls,
   // because facts that a norm determines once, such as the instruction set, are not state.
   void TakeState(const plumb_norm_plugin& norm) {
-#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer uses the gaps between a library's variables
+    if (kSanitizerWritesBetweenVariables) return;
     variables_ = VariablesOf(reinterpret_cast<const void*>(norm.create));
     for (size_t i = 0; i < n_blocks_; ++i) instance_.Add(blocks_[i].address, blocks_[i].size);
-#else
-    (void)norm;
-#endif
   }
 
   template <class Call>
