@@ -189,9 +189,12 @@ def current(results, section):
 
 def summary(results):
     """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer, except the loop
-    that is written for one model."""
-    entries = [{**e, "training": {"rows": [r for r in e["training"]["rows"] if r["peer"] != "C++ loop"]}}
-               for e in current(results, "training")]
+    that is written for one model, and except PyTorch 1.13, which is of 2022."""
+    entries = []
+    for e in current(results, "training"):
+        rows = [r for r in e["training"]["rows"] if r["peer"] not in ("C++ loop", "PyTorch 1.13")]
+        if rows:
+            entries.append({**e, "training": {"rows": rows}})
     titles = list(dict.fromkeys(row["title"] for entry in entries for row in entry["training"]["rows"]))
 
     def cell(entry, title):
@@ -225,14 +228,6 @@ def decoding(results):
     return table(["decoding GPT-2 124M, tokens/s (share of the memory's bandwidth)"] + TYPES, rows)
 
 
-def training(results):
-    """Returns the tables of docs/comparison.md: training steps on every processor."""
-    parts = []
-    for entry in current(results, "training"):
-        parts.append(f"{entry['name']} ({system_of(entry).rstrip('.')}):\n\n" + training_table(entry["training"]))
-    return "\n\n".join(parts)
-
-
 def others(results):
     """Returns the table of docs/comparison.md with programs other than PyTorch."""
     rows = []
@@ -242,8 +237,7 @@ def others(results):
     return table(["processor", "program", "pass", "plumb", "theirs", "ratio (range)", "measured"], rows)
 
 
-TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "training": training,
-          "others": others}
+TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "others": others}
 
 
 def filled(text, results):

@@ -128,6 +128,12 @@ def main():
                 count += 1
                 if facts.holds(fact) != (expected == "has"):
                     errors.append(f'"{said}": plumb {"has no" if expected == "has" else "has"} {fact}')
+    shipped = len(glob.glob(os.path.join(source, "plugins/placements/*.pbtxt")))
+    for path in ["README.md", *glob.glob("docs/**/*.md", root_dir=source, recursive=True)]:
+        with open(os.path.join(source, path), encoding="utf-8") as file:
+            for said in re.findall(r"(\d+) (?:published )?placements (?:that )?ship", file.read()):
+                if int(said) != shipped:
+                    errors.append(f"{path} says {said} placements; {shipped} ship")
     if facts.holds("schema Train.nothing") or facts.holds("command nothing") or facts.holds("option train --nothing"):
         errors.append("this test does not find what is wrong")
     print(f"{count} facts")
