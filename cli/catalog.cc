@@ -56,6 +56,18 @@ absl::StatusOr<Json> DescribeNorm(const std::string& id, HostRuntime* runtime) {
   return Json::parse(text);
 }
 
+// Returns the ids of the norms that can be used, sorted.
+std::vector<std::string> NormIds(const HostRuntime& runtime) {
+  std::vector<std::string> ids;
+  for (const Json& norm : ListNorms(Json::parse(runtime.DescribeJson()))) {
+    const auto& id = norm["id"].get_ref<const std::string&>();
+    const bool is_usable = norm["problem"].get_ref<const std::string&>().empty();
+    if (is_usable && !id.empty()) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 }  // namespace
 
 std::vector<Json> ListNorms(const Json& report) {
@@ -114,17 +126,6 @@ std::string NormText(const Json& norm) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
   return text;
-}
-
-std::vector<std::string> NormIds(const HostRuntime& runtime) {
-  std::vector<std::string> ids;
-  for (const Json& norm : ListNorms(Json::parse(runtime.DescribeJson()))) {
-    const auto& id = norm["id"].get_ref<const std::string&>();
-    const bool is_usable = norm["problem"].get_ref<const std::string&>().empty();
-    if (is_usable && !id.empty()) ids.push_back(id);
-  }
-  std::sort(ids.begin(), ids.end());
-  return ids;
 }
 
 absl::StatusOr<std::string> PlacementsHelp(const std::string& name, HostRuntime* runtime) {

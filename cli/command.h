@@ -76,7 +76,6 @@ void AddPluginBenchCommand(CLI::App* plugin, Invocation* invocation);  // plugin
 absl::StatusOr<std::string> CheckerHelp();
 void AddDocsCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
-void AddCompletionCommand(CLI::App* program, Invocation* invocation);
 
 }  // namespace plumb::cli
 

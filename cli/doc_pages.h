@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Installed documentation pages, for `plumb docs` and its completion. Stateless.
+// Installed documentation pages, for `plumb docs`. Stateless.
 #ifndef PLUMB_CLI_DOC_PAGES_H_
 #define PLUMB_CLI_DOC_PAGES_H_
 

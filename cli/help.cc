@@ -33,6 +33,26 @@ struct HelpFlags {
   std::string man_pages;
 };
 
+constexpr char kPlacementsTopic[] = "placements", kNormsTopic[] = "norms";
+
+// Returns the words other than commands that `plumb help` explains: "model", "placements".
+std::vector<std::string> HelpTopics() {
+  std::vector<std::string> topics;
+  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
+  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
+  return topics;
+}
+
+// Returns the names of an app's commands.
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
 absl::Status UnknownWord(const std::string& word, const CLI::App& app, bool is_first) {
   std::vector<std::string> known = CommandNames(app);
   const std::vector<std::string> topics = HelpTopics();
@@ -300,22 +320,6 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
       return Help(program, *options, *invocation);
     };
   });
-}
-
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command :
-       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
-std::vector<std::string> HelpTopics() {
-  std::vector<std::string> topics;
-  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
-  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
-  return topics;
 }
 
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,14 +14,6 @@ namespace plumb::cli {
 // Returns the message after program.parse threw `error`: the problem, a suggestion, and where to
 // find help.
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error);
-
-// Returns the names of an app's commands.
-std::vector<std::string> CommandNames(const CLI::App& app);
-
-inline constexpr char kPlacementsTopic[] = "placements", kNormsTopic[] = "norms";
-
-// Returns the words other than commands that `plumb help` explains: "model", "placements".
-std::vector<std::string> HelpTopics();
 
 // Returns the text of `plumb` without arguments: how to begin, and how to see all commands.
 std::string FirstHelp();

@@ -116,7 +116,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);
-  AddCompletionCommand(program, invocation);
+  program->add_subcommand("completion")->group("")->allow_extras()->callback([] {
+    throw CLI::ValidationError("completion", "was removed; remove it from the files of your shell");
+  });
   // Commands added later would inherit the footer.
   program->footer(
       "Example:\n"

@@ -42,12 +42,6 @@ absl::StatusOr<InstalledPlacement> ReadPlacement(const std::string& name, const 
 
 }  // namespace
 
-std::vector<std::string> PlacementNames(const HostRuntime& runtime) {
-  std::vector<std::string> names;
-  for (const auto& [name, path] : PlacementFiles(runtime)) names.push_back(name);
-  return names;
-}
-
 absl::StatusOr<std::vector<InstalledPlacement>> ListPlacements(const HostRuntime& runtime) {
   std::vector<InstalledPlacement> placements;
   for (const auto& [name, path] : PlacementFiles(runtime)) {
@@ -63,8 +57,10 @@ absl::StatusOr<InstalledPlacement> FindPlacement(const HostRuntime& runtime,
   if (const auto file = files.find(name); file != files.end()) {
     return ReadPlacement(name, file->second);
   }
-  return absl::NotFoundError(absl::StrCat("there is no placement ", QuoteName(name),
-                                          DidYouMean(name, PlacementNames(runtime))));
+  std::vector<std::string> names;
+  for (const auto& [known, path] : files) names.push_back(known);
+  return absl::NotFoundError(
+      absl::StrCat("there is no placement ", QuoteName(name), DidYouMean(name, names)));
 }
 
 }  // namespace plumb

@@ -17,9 +17,6 @@ struct InstalledPlacement {
   std::string doc;   // "Post-norm: the sum of stream and sublayer is normalized."; may be empty
 };
 
-// Returns the names of all placements, sorted. Reads no file.
-std::vector<std::string> PlacementNames(const HostRuntime& runtime);
-
 // Returns all placements, sorted by name. Errors: those of a file, with location.
 absl::StatusOr<std::vector<InstalledPlacement>> ListPlacements(const HostRuntime& runtime);
 

@@ -12,25 +12,6 @@
 namespace plumb {
 namespace {
 
-using textproto::Field;
-using textproto::FieldType;
-
-void AddSettings(const textproto::MessageType& type, const std::string& prefix,
-                 std::vector<SettingField>* settings) {
-  for (const Field& field : type.fields) {
-    if (field.repeated()) continue;
-    const std::string path = absl::StrCat(prefix, ".", field.name);
-    if (field.type == FieldType::kMessage) {
-      AddSettings(*field.message_type, path, settings);
-      continue;
-    }
-    SettingField setting = {path, {}};
-    if (field.type == FieldType::kEnum) setting.values = field.enum_type->Names();
-    if (field.type == FieldType::kBool) setting.values = {"true", "false"};
-    settings->push_back(std::move(setting));
-  }
-}
-
 // Returns the setting that is called `name` without its prefix, or elsewhere; "" if there is none.
 std::string SettingCalled(const std::string& name) {
   if (std::string path = textproto::SettingNamedElsewhere(name); !path.empty()) return path;
@@ -40,13 +21,6 @@ std::string SettingCalled(const std::string& name) {
 }
 
 }  // namespace
-
-std::vector<SettingField> ListSettings() {
-  std::vector<SettingField> settings;
-  AddSettings(v1::Model().Type(), "model", &settings);
-  AddSettings(v1::Train().Type(), "train", &settings);
-  return settings;
-}
 
 absl::Status CheckSetting(const std::string& path) {
   const size_t dot = path.find('.');

@@ -13,14 +13,6 @@
 
 namespace plumb {
 
-struct SettingField {
-  std::string path;                 // "model.attention.bias", "train.schedule"
-  std::vector<std::string> values;  // of an enum or a bool; empty for other types
-};
-
-// Returns all settings, ordered as in the schema, except fields inside repeated messages.
-std::vector<SettingField> ListSettings();
-
 // Fails, with a suggestion, unless the path begins with "model." or "train." and its next part can
 // be a field there. Does not check the rest of the path.
 absl::Status CheckSetting(const std::string& path);
