@@ -22,11 +22,6 @@ using Json = nlohmann::json;
 
 constexpr absl::string_view kEnding = ".import.pbtxt", kPartEnding = ".part.pbtxt";
 
-std::string TextOfMember(const Json& config, absl::string_view name) {
-  const Json* found = FindMember(config, name);
-  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
-}
-
 bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -57,7 +52,7 @@ std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
   const Json* list = placements == nullptr ? nullptr : FindMember(*placements, "directories");
   if (list == nullptr) return directories;
   for (const Json& directory : *list) {
-    directories.push_back(JoinPath(DirectoryOf(TextOfMember(directory, "path")), "zoo"));
+    directories.push_back(JoinPath(DirectoryOf(TextMember(directory, "path")), "zoo"));
   }
   return directories;
 }
@@ -106,7 +101,7 @@ absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime) {
 absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config,
                                   const std::string& config_path) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<Family> families, ReadFamilies(runtime));
-  const std::string type = TextOfMember(config, "model_type");
+  const std::string type = TextMember(config, "model_type");
   std::vector<const Family*> found;
   for (const Family& family : families) {
     if (Has(family.model_types, type)) found.push_back(&family);

@@ -117,6 +117,11 @@ const nlohmann::json* FindMember(const nlohmann::json& value, absl::string_view 
   return it == value.end() ? nullptr : &*it;
 }
 
+std::string TextMember(const Json& value, absl::string_view name) {
+  const Json* found = FindMember(value, name);
+  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+}
+
 absl::optional<int64_t> AsInt64(const nlohmann::json& value) {
   if (value.is_number_unsigned()) {
     const uint64_t n = value.get<uint64_t>();

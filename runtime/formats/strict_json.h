@@ -22,6 +22,9 @@ absl::StatusOr<nlohmann::json> ParseStrictJson(absl::string_view text, int max_d
 // Returns the member `name` of an object; nullptr if it is missing or `value` is no object.
 const nlohmann::json* FindMember(const nlohmann::json& value, absl::string_view name);
 
+// Returns the member `name` of an object if it is a string, otherwise "".
+std::string TextMember(const nlohmann::json& value, absl::string_view name);
+
 // Returns the value as an integer; nullopt if it is not one or does not fit.
 absl::optional<int64_t> AsInt64(const nlohmann::json& value);
 
