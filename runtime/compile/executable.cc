@@ -193,7 +193,7 @@ absl::Status Executable::StepError(const Step& step, const absl::Status& status)
 
 absl::Status Executable::Run(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   for (const Step& step : steps_) PLUMB_RETURN_IF_ERROR(RunStep(step, threads));
   CopyOutputs();
   return absl::OkStatus();
@@ -203,7 +203,7 @@ absl::Status Executable::Run(int threads, AfterNode after) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
   for (size_t i = 0; i < steps_.size(); ++i) {
     {
-      const ScopedNoDenormals no_denormals(!keeps_denormals_);
+      const ScopedNoDenormals no_denormals;
       PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     }
     after(i);
@@ -274,7 +274,7 @@ absl::StatusOr<Executable::NonFinite> Executable::RunAndFindNonFinite(int thread
     const Value& value = graph_.value(id);
     if (value.kind != ValueKind::kComputed && !is_finite(id)) return NonFinite{value.name, ""};
   }
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   NonFinite first;
   for (size_t i = 0; i < steps_.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
