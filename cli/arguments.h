@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/client/model.h"
-#include "runtime/client/settings.h"
+#include "runtime/client/recipe.h"
 #include "runtime/train/train_run.h"
 
 namespace plumb::cli {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/help_formatter.h"
+#include "cli/help.h"
 #include "runtime/base/status.h"
-#include "runtime/client/placements.h"
+#include "runtime/client/host_runtime.h"
 
 namespace plumb::cli {
 namespace {

@@ -20,7 +20,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/help.h"
-#include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/ranks.h"

@@ -25,11 +25,13 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
 // formula, "=1+1", follows a "'"; a number stays as it is.
 std::string CsvText(absl::string_view text);
 std::string CsvNumber(std::optional<double> value);  // nine digits; "" if there is no finite one
+
 // Returns ascending numbers with runs as ranges: "0..4,6..10", "3".
 std::string RangesText(const std::vector<int64_t>& numbers, absl::string_view separator = ",");
-// Returns the shortest text with at least six digits that parses to the same finite number: "0.1",
-// "1e-05".
+// Returns the shortest decimal that parses to the same finite number, so that equal texts mean
+// equal numbers: "0.1", "1e-05".
 std::string ShortestNumber(double value);
+
 // Returns the lines from the first to the last that differ: "  - " for lines of `then`, "  + " for
 // lines of `now`, max `max` of each and a count of the rest. Returns "" for equal texts.
 std::string TextDifference(absl::string_view then, absl::string_view now, size_t max = 8);

@@ -145,6 +145,18 @@ class Executable {
   std::byte* workspace_ = nullptr;
 };
 
+// Cost of a node, for the times of Executable::RunAndTime.
+struct NodeTime {
+  std::string op;
+  std::string name;    // name of the first output: "layers.3.attention.q"
+  double seconds = 0;  // filled in by the caller
+  double flops = 0;    // OpDef::flops; 0: not counted
+  int64_t bytes = 0;   // bytes of its operands; one read twice or written in place counts once
+};
+
+// Returns one per node, in the order of graph.nodes. Requires: the graph is verified.
+std::vector<NodeTime> NodeCosts(const Graph& graph);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_

@@ -12,7 +12,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
 #include "runtime/picture/bundle.h"
-#include "runtime/picture/labels.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/scalar.h"

@@ -20,7 +20,6 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/masked_tokens.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/batch_inputs.h"
 #include "runtime/session/bucket_plan.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
-#include "runtime/train/checkpoint/trainer_tensors.h"
+#include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"
 #include "runtime/train/resume_rules.h"
 #include "runtime/train/run_plugins.h"
