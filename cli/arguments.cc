@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -37,8 +31,6 @@ CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string
           help)
       ->type_name("N");
 }
-
-constexpr char kChoices[] = "choices";
 
 }  // namespace
 
@@ -113,52 +105,24 @@ Overrides RunFormat::Settings() const {
 }
 
 CLI::Option* AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
-  return SetChoices(
-      app->add_option(
-             "--dtype", *dtype,
-             absl::StrCat(
-                 "Type of activations: f32, or bf16, which halves their memory and, on AMD "
-                 "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
-                 "as f32. Weights, gradients and moments are always f32. Default: ",
-                 otherwise))
-          ->check(CLI::IsMember({"f32", "bf16"}))
-          ->type_name("TYPE"),
-      {"f32", "bf16"});
+  return app
+      ->add_option(
+          "--dtype", *dtype,
+          absl::StrCat("Type of activations: f32, or bf16, which halves their memory and, on AMD "
+                       "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
+                       "as f32. Weights, gradients and moments are always f32. Default: ",
+                       otherwise))
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE");
 }
 
 void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {
-  SetChoices(app->add_option(
-                    "--recompute", *recompute,
-                    absl::StrCat("Activations to recompute in the backward pass instead of storing "
-                                 "them: block (all but the inputs of blocks) or none. Default: ",
-                                 otherwise))
-                 ->check(CLI::IsMember({"none", "block"}))
-                 ->type_name("WHAT"),
-             {"none", "block"});
-}
-
-// CLI11 stores no data with an option except validators. The words are therefore the description of
-// an inactive validator, which neither checks nor appears in the help.
-CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices) {
-  CLI::Validator words([](std::string&) { return std::string(); }, absl::StrJoin(choices, " "),
-                       kChoices);
-  const std::string text = option->get_description();
-  const bool names_all =
-      std::all_of(choices.begin(), choices.end(),
-                  [&text](const std::string& word) { return absl::StrContains(text, word); });
-  if (!names_all) {
-    option->description(absl::StrCat(text, ". One of ", absl::StrJoin(choices, ", ")));
-  }
-  return option->check(words.active(false));
-}
-
-std::vector<std::string> Choices(CLI::Option* option) {
-  try {
-    CLI::Validator words = *option->get_validator(kChoices);
-    return absl::StrSplit(words.active(true).get_description(), ' ');
-  } catch (const CLI::OptionNotFound&) {
-    return {};
-  }
+  app->add_option("--recompute", *recompute,
+                  absl::StrCat("Activations to recompute in the backward pass instead of storing "
+                               "them: block (all but the inputs of blocks) or none. Default: ",
+                               otherwise))
+      ->check(CLI::IsMember({"none", "block"}))
+      ->type_name("WHAT");
 }
 
 std::vector<CLI::App*> Commands(CLI::App* app) {
@@ -186,21 +150,6 @@ std::string Metavariable(const CLI::Option* option) {
   if (option->get_positional()) return option->get_name(true);
   const std::string type = option->get_type_name();
   return type.substr(0, type.find(':'));  // validators append their descriptions
-}
-
-Takes ArgumentKind(const CLI::Option* option) {
-  const std::string name = Metavariable(option);
-  if (name == "MODEL") return Takes::kModelFile;
-  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "SUBJECT") {
-    return Takes::kFile;
-  }
-  if (name == "DIR" || name == "RUN") return Takes::kDirectory;
-  if (name == "COMMAND") return Takes::kCommand;
-  if (absl::StartsWith(name, "FIELD=")) return Takes::kSetting;
-  if (name == "NORM") return Takes::kNorm;
-  if (name == "FAMILY|FILE") return Takes::kFamily;
-  if (name == "PAGE") return Takes::kPage;
-  return Takes::kText;
 }
 
 }  // namespace plumb::cli

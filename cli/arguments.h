@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/client/model.h"
-#include "runtime/client/settings.h"
+#include "runtime/client/recipe.h"
 #include "runtime/train/train_run.h"
 
 namespace plumb::cli {
@@ -54,11 +54,6 @@ CLI::Option* AddDType(CLI::App* app, std::string* dtype,
 void AddRecompute(CLI::App* app, std::string* recompute,
                   const std::string& otherwise = "train.recompute");
 
-// Records the words that an option accepts, for completion, and adds them to its description if
-// that does not name them all. Does not check the value.
-CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices);
-std::vector<std::string> Choices(CLI::Option* option);  // empty if SetChoices was not called
-
 // Returns the visible subcommands of a program or of a command.
 std::vector<CLI::App*> Commands(CLI::App* app);
 // Returns the visible options, in the order in which they were added, or the positional arguments.
@@ -69,22 +64,6 @@ bool TakesValue(const CLI::Option* option);  // false for a flag
 bool IsRepeatable(const CLI::Option* option);
 // Returns the placeholder of the value in the help, "FILE" or "N"; for a positional, its name.
 std::string Metavariable(const CLI::Option* option);
-
-// Kind of thing that an option's value names.
-enum class Takes {
-  kText,
-  kFile,
-  kModelFile,
-  kDirectory,
-  kCommand,
-  kSetting,
-  kNorm,
-  kFamily,
-  kPage
-};
-// Returns the kind by the option's metavariable. A new metavariable that names a file is added
-// here.
-Takes ArgumentKind(const CLI::Option* option);
 
 }  // namespace plumb::cli
 

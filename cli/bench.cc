@@ -366,15 +366,13 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                              : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes))));
 }
 
-CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
-                       const std::vector<std::string>& choices, const std::string& help) {
-  return SetChoices(app->add_option(name, *value, help), choices)
-      ->type_name("NAME")
-      ->check([choices](const std::string& word) {
-        if (std::find(choices.begin(), choices.end(), word) != choices.end()) return std::string();
-        return absl::StrCat("\"", word, "\" is not one of ", absl::StrJoin(choices, ", "),
-                            DidYouMean(word, choices));
-      });
+void AddChoice(CLI::App* app, const std::string& name, std::string* value,
+               const std::vector<std::string>& choices, const std::string& help) {
+  app->add_option(name, *value, help)->type_name("NAME")->check([choices](const std::string& word) {
+    if (std::find(choices.begin(), choices.end(), word) != choices.end()) return std::string();
+    return absl::StrCat("\"", word, "\" is not one of ", absl::StrJoin(choices, ", "),
+                        DidYouMean(word, choices));
+  });
 }
 
 }  // namespace

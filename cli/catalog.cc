@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/help_formatter.h"
+#include "cli/help.h"
 #include "runtime/base/status.h"
-#include "runtime/client/placements.h"
+#include "runtime/client/host_runtime.h"
 
 namespace plumb::cli {
 namespace {
@@ -54,6 +54,18 @@ std::string Columns(const std::vector<Entry>& entries) {
 absl::StatusOr<Json> DescribeNorm(const std::string& id, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(runtime->api().DescribePlugin(id)));
   return Json::parse(text);
+}
+
+// Returns the ids of the norms that can be used, sorted.
+std::vector<std::string> NormIds(const HostRuntime& runtime) {
+  std::vector<std::string> ids;
+  for (const Json& norm : ListNorms(Json::parse(runtime.DescribeJson()))) {
+    const auto& id = norm["id"].get_ref<const std::string&>();
+    const bool is_usable = norm["problem"].get_ref<const std::string&>().empty();
+    if (is_usable && !id.empty()) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
 }
 
 }  // namespace
@@ -114,17 +126,6 @@ std::string NormText(const Json& norm) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
   return text;
-}
-
-std::vector<std::string> NormIds(const HostRuntime& runtime) {
-  std::vector<std::string> ids;
-  for (const Json& norm : ListNorms(Json::parse(runtime.DescribeJson()))) {
-    const auto& id = norm["id"].get_ref<const std::string&>();
-    const bool is_usable = norm["problem"].get_ref<const std::string&>().empty();
-    if (is_usable && !id.empty()) ids.push_back(id);
-  }
-  std::sort(ids.begin(), ids.end());
-  return ids;
 }
 
 absl::StatusOr<std::string> PlacementsHelp(const std::string& name, HostRuntime* runtime) {

@@ -20,9 +20,6 @@ std::vector<Json> ListNorms(const Json& report);
 // Returns the text about a norm that DescribePlugin returned as JSON.
 std::string NormText(const Json& norm);
 
-// Returns the ids of the norms that can be used, sorted.
-std::vector<std::string> NormIds(const HostRuntime& runtime);
-
 // Return a list with what each placement or norm is, or, if `name` is not empty, all about one.
 // Errors: kNotFound with a suggestion.
 absl::StatusOr<std::string> PlacementsHelp(const std::string& name, HostRuntime* runtime);

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command.h"
 
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <climits>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
-#include "cli/installation.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
 
@@ -32,13 +37,11 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
          "Number of threads; never changes results. Default: OMP_NUM_THREADS, or all available "
          "processors")
       ->group(kGroup);
-  SetChoices(
-      app->add_option("--gemm", invocation->gemm,
-                      "GEMM engine: auto, onednn, small (built in), pairs (bf16 multiply), widen "
-                      "(bf16 to f32). Changes rounding. Default: auto, which plumb --version shows")
-          ->type_name("NAME")
-          ->group(kGroup),
-      {"auto", "onednn", "small", "pairs", "widen"});
+  app->add_option("--gemm", invocation->gemm,
+                  "GEMM engine: auto, onednn, small (built in), pairs (bf16 multiply), widen "
+                  "(bf16 to f32). Changes rounding. Default: auto, which plumb --version shows")
+      ->type_name("NAME")
+      ->group(kGroup);
 }
 
 absl::StatusOr<api::Model> OpenModel(const std::string& path,
@@ -58,6 +61,37 @@ absl::StatusOr<api::Model> OpenModel(const std::string& path,
                      "--set model.vocab_size=N"));
   }
   return WithWarnings(runtime, CreateModel(runtime, spec));
+}
+
+std::string OwnDirectory() {
+  char path[PATH_MAX + 1] = "";
+  std::string own;
+  if (readlink("/proc/self/exe", path, PATH_MAX) >= 0) {
+    own = path;
+  } else if (const auto begun = getauxval(AT_EXECFN); begun != 0) {  // without /proc
+    std::error_code error;
+    own = std::filesystem::canonical(reinterpret_cast<const char*>(begun), error).string();
+    if (error) return "";
+  }
+  if (own.empty()) return "";
+  return own.substr(0, own.rfind('/'));
+}
+
+std::string InstallPrefix() {
+  const std::string own = OwnDirectory(), below = "/" PLUMB_BIN_DIR;
+  if (own.size() <= below.size() || own.compare(own.size() - below.size(), below.size(), below)) {
+    return "";
+  }
+  const std::string prefix = own.substr(0, own.size() - below.size());
+  std::error_code error;
+  const bool installed = std::filesystem::is_directory(prefix + "/" PLUMB_DATA_DIR, error);
+  return installed ? prefix : "";
+}
+
+std::string DocDirectory() {
+  const std::string prefix = InstallPrefix();
+  // PLUMB_DOC_DIR is relative, or absolute if the packager says so.
+  return prefix.empty() ? "" : (std::filesystem::path(prefix) / PLUMB_DOC_DIR).string();
 }
 
 }  // namespace plumb::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands of `plumb`: each adds itself to the command line and sets the function to run when
-// it is selected. There is one file per command, a thin layer over the public headers.
+// it is selected. There is one file per command, a thin layer over the public headers. Also paths
+// of this program and of its installed files.
 #ifndef PLUMB_CLI_COMMAND_H_
 #define PLUMB_CLI_COMMAND_H_
 
@@ -76,7 +77,18 @@ void AddPluginBenchCommand(CLI::App* plugin, Invocation* invocation);  // plugin
 absl::StatusOr<std::string> CheckerHelp();
 void AddDocsCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
-void AddCompletionCommand(CLI::App* program, Invocation* invocation);
+
+// Returns the directory of this program, without a trailing slash; "" if it is unknown.
+std::string OwnDirectory();
+
+// Returns the prefix under which this program is installed, such as "/usr/local", computed from the
+// program's own path, so that an installed tree can be moved; a build tree has the same layout.
+// Returns "" if the program is in neither.
+std::string InstallPrefix();
+
+// Returns the directory of the installed pages and examples, such as "/usr/share/doc/plumb", which
+// need not exist; "" if InstallPrefix() is unknown.
+std::string DocDirectory();
 
 }  // namespace plumb::cli
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -24,7 +23,9 @@
 #include "cli/figures.h"
 #include "cli/output.h"
 #include "runtime/base/file.h"
+#include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/client/model.h"
 #include "runtime/client/model_pass.h"
 #include "runtime/client/recipe.h"
@@ -48,20 +49,6 @@ void AppendLines(const char* indent, const Json& lines, std::string* text) {
   for (const std::string line : lines) absl::StrAppend(text, indent, line, "\n");
 }
 
-// Formats layer numbers: "0..7", "0,2,4", "0..2,5".
-std::string Ranges(const std::vector<int64_t>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
-    if (i > 0) absl::StrAppend(&text, ",");
-    absl::StrAppend(&text, layers[i]);
-    if (end - i > 1) absl::StrAppend(&text, "..", layers[end - 1]);
-    i = end;
-  }
-  return text;
-}
-
 // Appends the distinct Jacobians, of which a deep model may have one a layer.
 void AppendJacobians(const Json& jacobians, std::string* text) {
   constexpr size_t kMaxShown = 6;
@@ -69,7 +56,7 @@ void AppendJacobians(const Json& jacobians, std::string* text) {
     const std::vector<int64_t> layers = jacobians[i]["layers"];
     absl::StrAppend(text, "    Jacobian");
     if (jacobians.size() > 1) {
-      absl::StrAppend(text, layers.size() == 1 ? " of layer " : " of layers ", Ranges(layers));
+      absl::StrAppend(text, layers.size() == 1 ? " of layer " : " of layers ", RangesText(layers));
     }
     absl::StrAppend(text, ": ", jacobians[i]["jacobian"].get<std::string>(), "\n");
   }
@@ -140,8 +127,9 @@ std::vector<Line> Collapse(const Json& tensors) {
 std::vector<std::string> ToCells(const Line& line) {
   const Json& tensor = *line.tensor;
   std::string name = tensor["name"];
-  std::string shape = ShapeText(tensor["shape"]);
-  if (!line.layers.empty()) name = absl::StrCat(kLayers, Ranges(line.layers), ".", line.rest);
+  std::string shape =
+      absl::StrCat("[", absl::StrJoin(tensor["shape"].get<std::vector<int64_t>>(), ", "), "]");
+  if (!line.layers.empty()) name = absl::StrCat(kLayers, RangesText(line.layers), ".", line.rest);
   if (line.layers.size() > 1) absl::StrAppend(&shape, " x ", line.layers.size());
   return {name, shape, tensor["role"], tensor["init"], WithCommas(line.elements)};
 }
@@ -235,11 +223,11 @@ std::string CheckFirstLoss(const Json& description, api::Model* model) {
   if (description["init_rules"] == 0 || info.parameters > kMaxParameters) return "";
   const int64_t vocab = info.vocab_size, length = std::min(info.context_length, kMaxTokens);
   if (vocab < 2 || !model->Init(1).ok()) return "";
-  std::mt19937_64 random(1);
+  const RngStream random(1, "first-loss-tokens");
   TokenBatch batch;
   batch.sequences.assign(1, std::vector<int32_t>(static_cast<size_t>(length)));
-  for (int32_t& token : batch.sequences[0]) {
-    token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+  for (size_t i = 0; i < batch.sequences[0].size(); ++i) {
+    batch.sequences[0][i] = static_cast<int32_t>(random.Below(i, static_cast<uint64_t>(vocab)));
   }
   batch.targets = batch.sequences;
   // Norms over tokens have statistics only after a training step.

@@ -13,9 +13,6 @@ struct EmbeddedFile {
   std::string content;
 };
 
-// Returns the scripts of cli/completion.
-std::vector<EmbeddedFile> CompletionScripts();
-
 // Returns the models and the recipe of examples/why_normalise, the names, and a README.md, for
 // plumb demo.
 std::vector<EmbeddedFile> DemoFiles();

@@ -173,11 +173,9 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
               "Directory or checkpoint of a run; or a model file (.pbtxt), with --tokens and "
               "--weights FILE");
   app->option_defaults()->group("Model");
-  SetChoices(
-      app->add_option("--weights", options->weights,
-                      "For a run: bf16 or int8, to measure also the loss with weights of this "
-                      "type, and the difference. For a model file: the weights (safetensors)"),
-      {"bf16", "int8"})
+  app->add_option("--weights", options->weights,
+                  "For a run: bf16 or int8, to measure also the loss with weights of this "
+                  "type, and the difference. For a model file: the weights (safetensors)")
       ->type_name("TYPE|FILE");
   app->add_flag("--ema", options->ema,
                 "Use the moving average of the weights of a run (the recipe's ema_decay)");

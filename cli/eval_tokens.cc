@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/eval_tokens.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/client/model_pass.h"
 
 namespace plumb::cli {
@@ -128,10 +128,8 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
   bool in_object_ = false;
 };
 
-std::string ShortestNumber(double value) {
-  if (!std::isfinite(value)) return "null";
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? ShortestNumber(value) : "null";
 }
 
 absl::StatusOr<TokenBatch> Read(const std::string& path, bool takes_one) {
@@ -165,13 +163,13 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string&
 
 absl::Status WriteGradientNorms(const ModelOutputs& outputs, const std::string& path) {
   std::string text =
-      absl::StrCat("{\"loss\": ", ShortestNumber(outputs.loss.value_or(NAN)), ", \"grad_l2\": {");
+      absl::StrCat("{\"loss\": ", JsonNumber(outputs.loss.value_or(NAN)), ", \"grad_l2\": {");
   const char* separator = "";
   for (const ModelOutputs::Gradient& gradient : outputs.gradients) {
     absl::StrAppend(&text, separator,
                     nlohmann::json(gradient.name)
                         .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                    ": ", ShortestNumber(gradient.l2));
+                    ": ", JsonNumber(gradient.l2));
     separator = ", ";
   }
   return WriteFileAtomically(path, absl::StrCat(text, "}}\n"));

@@ -44,9 +44,8 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand("explain", "Show the stages of compiling a model");
   AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
   const std::vector<std::string> stages = ExplainStages();
-  SetChoices(app->add_option("--stage", options->stage,
-                             absl::StrCat("Stage to print: ", absl::StrJoin(stages, ", "))),
-             stages)
+  app->add_option("--stage", options->stage,
+                  absl::StrCat("Stage to print: ", absl::StrJoin(stages, ", ")))
       ->required()
       ->type_name("STAGE")
       ->check([stages](const std::string& stage) {

@@ -6,7 +6,9 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -19,7 +21,6 @@
 #include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/embedded_files.h"
-#include "cli/help_formatter.h"
 #include "cli/output.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
@@ -32,6 +33,26 @@ struct HelpFlags {
   bool man = false;
   std::string man_pages;
 };
+
+constexpr char kPlacementsTopic[] = "placements", kNormsTopic[] = "norms";
+
+// Returns the words other than commands that `plumb help` explains: "model", "placements".
+std::vector<std::string> HelpTopics() {
+  std::vector<std::string> topics;
+  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
+  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
+  return topics;
+}
+
+// Returns the names of an app's commands.
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
 
 absl::Status UnknownWord(const std::string& word, const CLI::App& app, bool is_first) {
   std::vector<std::string> known = CommandNames(app);
@@ -275,6 +296,16 @@ absl::Status WriteAll(CLI::App* app, const std::string& path, const std::string&
   return absl::OkStatus();
 }
 
+constexpr size_t kTextColumn = 24;      // where descriptions begin
+constexpr size_t kMinTextColumns = 20;  // width of descriptions in a narrow terminal
+
+// Returns the names in alphabetical order, because CLI11 orders options by address.
+std::string NamesOf(const std::set<CLI::Option*>& options) {
+  std::set<std::string> names;
+  for (const CLI::Option* option : options) names.insert(option->get_name());
+  return absl::StrJoin(names, ", ");
+}
+
 }  // namespace
 
 void AddHelpCommand(CLI::App* program, Invocation* invocation) {
@@ -300,22 +331,6 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
       return Help(program, *options, *invocation);
     };
   });
-}
-
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command :
-       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
-std::vector<std::string> HelpTopics() {
-  std::vector<std::string> topics;
-  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
-  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
-  return topics;
 }
 
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
@@ -391,6 +406,92 @@ absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
 
 absl::Status WriteManPages(CLI::App* program, const std::string& directory) {
   return WriteAll(program, program->get_name(), directory);
+}
+
+std::string FillText(absl::string_view text, size_t column, size_t columns) {
+  std::string filled;
+  size_t at = column;
+  for (const absl::string_view word :
+       absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+    const bool begins = filled.empty();
+    if (!begins && at + 1 + word.size() > columns) {
+      absl::StrAppend(&filled, "\n", std::string(column, ' '));
+      at = column;
+    } else if (!begins) {
+      filled.push_back(' ');
+      ++at;
+    }
+    absl::StrAppend(&filled, word);
+    at += word.size();
+  }
+  return filled;
+}
+
+std::string OptionText(const CLI::Option* option) {
+  std::string text = option->get_description();
+  if (option->get_required()) absl::StrAppend(&text, ". Required");
+  if (const std::string needed = NamesOf(option->get_needs()); !needed.empty()) {
+    absl::StrAppend(&text, ". Needs ", needed);
+  }
+  if (const std::string excluded = NamesOf(option->get_excludes()); !excluded.empty()) {
+    absl::StrAppend(&text, ". Not with ", excluded);
+  }
+  return text;
+}
+
+HelpFormatter::HelpFormatter(size_t columns)
+    : columns_(std::max(columns, kTextColumn + kMinTextColumns)) {
+  label("Positionals", "Arguments");
+  label("SUBCOMMAND", "COMMAND");
+}
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  // CLI11 puts two empty lines between groups of options.
+  return absl::StrReplaceAll(CLI::Formatter::make_help(app, std::move(name), mode),
+                             {{"\n\n\n", "\n\n"}});
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return absl::StrCat(FillText(app->get_description(), 0, columns_), "\n\n");
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  return Entry(command->get_display_name(true), command->get_description());
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  std::string text, paragraph;
+  const auto flush = [&] {
+    if (!paragraph.empty()) absl::StrAppend(&text, FillText(paragraph, 0, columns_), "\n");
+    paragraph.clear();
+  };
+  for (const absl::string_view line : absl::StrSplit(app->get_footer(), '\n')) {
+    if (!line.empty() && line[0] != ' ') {
+      absl::StrAppend(&paragraph, line, " ");
+      continue;
+    }
+    flush();
+    absl::StrAppend(&text, line, "\n");
+  }
+  flush();
+  return text;
+}
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  std::string head = make_option_name(option, is_positional);
+  if (!is_positional && TakesValue(option)) absl::StrAppend(&head, " ", Metavariable(option));
+  return Entry(head, OptionText(option));
+}
+
+std::string HelpFormatter::Entry(const std::string& head, const std::string& text) const {
+  std::string entry = absl::StrCat("  ", head);
+  // Two blanks separate the columns.
+  if (entry.size() + 2 > kTextColumn) absl::StrAppend(&entry, "\n");
+  const size_t begin = entry.back() == '\n' ? 0 : entry.size();
+  absl::StrAppend(&entry, std::string(kTextColumn - begin, ' '),
+                  FillText(text, kTextColumn, columns_), "\n");
+  return entry;
 }
 
 }  // namespace plumb::cli

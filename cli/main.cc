@@ -20,7 +20,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/help.h"
-#include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
@@ -116,7 +115,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);
-  AddCompletionCommand(program, invocation);
+  program->add_subcommand("completion")->group("")->allow_extras()->callback([] {
+    throw CLI::ValidationError("completion", "was removed; remove it from the files of your shell");
+  });
   // Commands added later would inherit the footer.
   program->footer(
       "Example:\n"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/command.h"
@@ -124,9 +123,8 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   AddRequired(fresh, "DIR", &options->directory, "Directory of the project, new or empty");
   fresh->add_option("--id", options->id, "Id of the norm. Default: org.example.NAME");
   fresh->add_option("--name", options->name, "Name of the norm. Default: the last part of DIR");
-  SetChoices(
-      AddText(fresh, "--lang", "LANG", &options->language, "Language of the norm. Default: c"),
-      ProjectLanguages());
+  AddText(fresh, "--lang", "LANG", &options->language,
+          "Language of the norm. Default: c. One of c, c++, rust");
   fresh->add_flag("--json", options->json, "Print the written files as JSON");
   fresh->footer(
       "Writes a working norm in one file, a project that builds and checks it (CMake and make for "

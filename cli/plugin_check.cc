@@ -18,7 +18,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/arguments.h"
-#include "cli/installation.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
 

@@ -85,6 +85,12 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
 constexpr int kAbiMajor = 1, kAbiMinor = 0;  // minimum: other languages have no newer header
 constexpr size_t kIdBytes = 64;
 
+std::vector<std::string> ProjectLanguages() {
+  std::vector<std::string> names;
+  for (const Language& language : kLanguages) names.emplace_back(language.name);
+  return names;
+}
+
 }  // namespace
 
 absl::Status CheckId(const std::string& id) {
@@ -103,12 +109,6 @@ absl::Status CheckId(const std::string& id) {
         id));
   }
   return absl::OkStatus();
-}
-
-std::vector<std::string> ProjectLanguages() {
-  std::vector<std::string> names;
-  for (const Language& language : kLanguages) names.emplace_back(language.name);
-  return names;
 }
 
 absl::StatusOr<NormProject> NewProject(const std::string& name, const std::string& id,

@@ -22,12 +22,9 @@ struct NormProject {
   std::string check;  // shell commands that build and check it, run in its directory
 };
 
-// Languages of projects: "c", "c++", "rust".
-std::vector<std::string> ProjectLanguages();
-
-// Returns the template of a language with `name` and `id` filled in, in contents and file names.
-// Errors: kInvalidArgument with a suggestion if `name` is not a lower-case C identifier, or `id` or
-// `language` is not valid.
+// Returns the template of a language ("c", "c++", "rust") with `name` and `id` filled in, in
+// contents and file names. Errors: kInvalidArgument with a suggestion if `name` is not a lower-case
+// C identifier, or `id` or `language` is not valid.
 absl::StatusOr<NormProject> NewProject(const std::string& name, const std::string& id,
                                        const std::string& language);
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
-#include "cli/installation.h"
+#include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/base/memory.h"
 #include "runtime/client/plumb_api.h"

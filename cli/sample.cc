@@ -144,11 +144,9 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand("sample", "Generate text with a trained model");
   AddRequired(app, "RUN", &options->run, "Directory of a run, or one of its checkpoints");
   app->option_defaults()->group("Model");
-  SetChoices(
-      app->add_option("--weights", options->weights,
-                      "Type of the weights in memory: f32 (default), bf16 or int8. Fewer bits are "
-                      "faster; plumb eval RUN --weights int8 measures their effect on the loss"),
-      {"f32", "bf16", "int8"})
+  app->add_option("--weights", options->weights,
+                  "Type of the weights in memory: f32 (default), bf16 or int8. Fewer bits are "
+                  "faster; plumb eval RUN --weights int8 measures their effect on the loss")
       ->check([](const std::string& word) {
         const absl::StatusOr<api::Weights> type = ParseWeights(word);
         return type.ok() ? std::string() : std::string(type.status().message());

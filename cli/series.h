@@ -3,6 +3,8 @@
 #ifndef PLUMB_CLI_SERIES_H_
 #define PLUMB_CLI_SERIES_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -25,11 +27,26 @@ class Series {
   // is NaN.
   double Quantile(double q) const;
   double Median() const { return Quantile(0.5); }
-  Json ToJson() const;  // {"median", "p10", "p90"}
+  Json ToJson() const {
+    return {{"median", Median()}, {"p10", Quantile(0.1)}, {"p90", Quantile(0.9)}};
+  }
 
  private:
   std::vector<double> values_;
 };
+
+inline double Series::Quantile(double q) const {
+  if (values_.empty()) return 0;
+  std::vector<double> sorted = values_;
+  std::sort(sorted.begin(), sorted.end());
+  const double place = q * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double part = place - static_cast<double>(below);
+  // Interpolating between infinite values would produce NaN.
+  if (part == 0 || sorted[below] == sorted[above]) return sorted[below];
+  return sorted[below] + part * (sorted[above] - sorted[below]);
+}
 
 }  // namespace plumb::cli
 

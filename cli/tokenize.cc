@@ -218,20 +218,17 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
   encode->add_flag("--pieces", flags->pieces, "Print one line per token, with its text");
   AddText(encode, "--out", "OUT", &flags->out,
           "Write a token file, which plumb train takes as data");
-  SetChoices(encode->add_option("--layout", flags->layout,
-                                "Layout of the token file: uint16 (nanoGPT), uint32 or llm.c. "
-                                "Default: uint16 if the vocabulary fits"),
-             {"uint16", "uint32", "llm.c"});
+  encode->add_option("--layout", flags->layout,
+                     "Layout of the token file: uint16 (nanoGPT), uint32 or llm.c. "
+                     "Default: uint16 if the vocabulary fits");
   encode->footer("Example:\n  echo \"Hello world\" | plumb tokenize encode gpt2/ --pieces");
 
   CLI::App* decode = AddCommand(app, flags, "decode", "Print the text of tokens",
                                 "File of token ids: a JSON list, or numbers separated by blanks. "
                                 "Default: \"-\", standard input",
                                 DecodeIds, invocation);
-  SetChoices(
-      decode->add_option("--layout", flags->layout,
-                         "Read FILE as a token file of this layout: uint16, uint32 or llm.c"),
-      {"uint16", "uint32", "llm.c"});
+  decode->add_option("--layout", flags->layout,
+                     "Read FILE as a token file of this layout: uint16, uint32 or llm.c");
   decode->add_flag("--skip-special", flags->skip_special, "Skip special tokens");
   AddText(decode, "--out", "OUT", &flags->out, "Write the text to this file");
   decode->footer("Example:\n  echo 15496 995 | plumb tokenize decode gpt2/");

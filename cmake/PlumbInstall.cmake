@@ -81,16 +81,4 @@ if(PLUMB_BUILD_CLI)
   install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man/man1/"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
   install(DIRECTORY "${PLUMB_DOC_OUTPUT_DIRECTORY}/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT tool)
-  # Each shell searches these directories below a prefix. Debian's zsh uses vendor-completions for
-  # packages.
-  set(PLUMB_ZSH_COMPLETIONS "zsh/site-functions" CACHE STRING "Directory below share for zsh's completion")
-  foreach(each "plumb.bash bash-completion/completions plumb" "plumb.zsh ${PLUMB_ZSH_COMPLETIONS} _plumb"
-          "plumb.fish fish/vendor_completions.d plumb.fish")
-    string(REPLACE " " ";" each "${each}")
-    list(GET each 0 script)
-    list(GET each 1 directory)
-    list(GET each 2 name)
-    install(FILES "${PROJECT_SOURCE_DIR}/cli/completion/${script}" RENAME "${name}"
-      DESTINATION "${CMAKE_INSTALL_DATADIR}/${directory}" COMPONENT tool)
-  endforeach()
 endif()

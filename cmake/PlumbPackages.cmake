@@ -7,7 +7,7 @@
 #   plumb-norms    norms and placements. Their paths do not contain the library's version (policy 8.2),
 #                  and the tool uses them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
-#   plumb          the tool, its manual pages and completion, the pages of docs/ and the examples
+#   plumb          the tool, its manual pages, the pages of docs/ and the examples
 #   plumb-mpi      libplumb-mpi.so, with which the tool runs on several machines; the only package that
 #                  depends on an MPI. Builds without MPI (PLUMB_MPI) do not have it
 #   *-dbgsym       debug symbols of each, if the build has them: functions and lines (-g1), in the preset

@@ -11,5 +11,4 @@ mapfile -d '' scripts < <(find .ci bench cli cmake examples plugins proto runtim
   \( -name '*.sh' -o -path '.ci/*' \) -print0 | sort -z)
 [ ${#scripts[@]} -ge 60 ] || { echo "only ${#scripts[@]} scripts were found" >&2; exit 1; }
 shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. "${scripts[@]}"
-shellcheck --shell=bash cli/completion/plumb.bash
 echo "${#scripts[@]} scripts"

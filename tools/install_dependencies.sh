@@ -24,7 +24,7 @@ test_packages=(
   clang libomp-dev locales python3 python3-numpy mypy python3-jsonschema curl rustc cargo libcpp-httplib-dev
   libgtest-dev libgmock-dev chromium
   libopenmpi-dev openmpi-bin iproute2  # several processes and, in network namespaces, several hosts
-  zsh fish mandoc groff-base less lintian abigail-tools  # completion, manual pages, packages, ABI
+  mandoc groff-base less lintian abigail-tools  # manual pages, packages, ABI
   shellcheck clang-format clang-tidy  # tests/shellcheck.sh, tests/clang_format.sh, tools/lint.sh
 )
 case $purpose in

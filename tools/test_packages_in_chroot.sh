@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that tools/make_packages.sh made on a fresh Debian, like a new user, and
-# uses them: the tool, manual pages, completion, and hosts of the shared and the static library.
+# uses them: the tool, manual pages, and hosts of the shared and the static library.
 # Needs root, debootstrap and a mirror.
 #
 #   tools/test_packages_in_chroot.sh [OPTIONS]
@@ -89,7 +89,7 @@ files > /tmp/after
 diff /tmp/before /tmp/after | grep -i plumb && exit 1
 
 say "all packages, with what a host's author has"
-apt_get install -y --no-install-recommends ./*.deb gcc libc6-dev pkg-config man-db bash-completion zsh fish
+apt_get install -y --no-install-recommends ./*.deb gcc libc6-dev pkg-config man-db
 dpkg -l '*plumb*' | tail -n +6
 dpkg --verify libplumb1 libplumb-dev plumb plumb-norms
 ldconfig -p | grep libplumb
@@ -99,12 +99,6 @@ man plumb | head -n 4
 [ "$(man -w plumb-train)" = /usr/share/man/man1/plumb-train.1.gz ]
 man plumb train | sed -n 1,5p
 apropos plumb | sort | head -n 3
-
-say "completion"
-bash --norc -ic '. /usr/share/bash-completion/bash_completion; _completion_loader plumb; complete -p plumb
-  COMP_WORDS=(plumb train --dtype b); COMP_CWORD=3; _plumb plumb b --dtype; echo "${COMPREPLY[@]}"' 2> /dev/null
-fish -c 'complete -C "plumb tra"'
-zsh -fc 'autoload -U compinit; compinit -u; print -r -- zsh: $_comps[plumb]' | grep -x 'zsh: _plumb'
 
 say "a host in C, shared"
 cc -std=c99 -Wall -Werror host.c -o host $(pkg-config --cflags --libs plumb)

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/series.h"
+#include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/client/model_pass.h"
 
@@ -24,33 +24,10 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr char kStream[] = ".residual";
 constexpr char kOutputWeight[] = ".down.weight";
 
-// SplitMix64 (Steele, Lea & Flood 2014), which draws the same tokens on every machine.
-class TokenRng {
- public:
-  explicit TokenRng(uint64_t seed) : state_(seed) {}
-  // Returns a number in 0..n-1. The bias of the remainder is below 2^-32 for any vocabulary.
-  uint64_t Below(uint64_t n) {
-    state_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (z ^ (z >> 31)) % n;
-  }
-
- private:
-  uint64_t state_;
-};
-
 // Returns `seq` distinct tokens of 0..vocab_size-1: the start of a shuffle.
 std::vector<int32_t> DistinctTokens(int64_t seq, int64_t vocab_size, uint64_t seed) {
-  std::vector<int32_t> ids(static_cast<size_t>(vocab_size));
-  std::iota(ids.begin(), ids.end(), 0);
-  TokenRng rng(seed);
-  for (size_t i = 0; i < static_cast<size_t>(seq); ++i) {
-    std::swap(ids[i], ids[i + rng.Below(ids.size() - i)]);
-  }
-  ids.resize(static_cast<size_t>(seq));
-  return ids;
+  const std::vector<int64_t> order = Permutation(RngStream(seed, "theory-tokens"), vocab_size);
+  return std::vector<int32_t>(order.begin(), order.begin() + seq);
 }
 
 // Points of a model that are probed, in the order of the data.

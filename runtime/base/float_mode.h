@@ -64,12 +64,10 @@ class FloatMode {
 };
 
 // Treats denormals as zero on the calling thread, and on the workers of its jobs, while it lives;
-// then restores the mode. Changes nothing if `active` is false.
+// then restores the mode.
 class ScopedNoDenormals {
  public:
-  explicit ScopedNoDenormals(bool active = true) : before_(FloatMode::Current()) {
-    if (active) before_.WithoutDenormals().Install();
-  }
+  ScopedNoDenormals() : before_(FloatMode::Current()) { before_.WithoutDenormals().Install(); }
   ~ScopedNoDenormals() { before_.Install(); }
   ScopedNoDenormals(const ScopedNoDenormals&) = delete;
   ScopedNoDenormals& operator=(const ScopedNoDenormals&) = delete;

@@ -8,21 +8,6 @@
 namespace plumb {
 namespace {
 
-// FNV-1a, 64 bits: maps names of streams to numbers, the same on every machine.
-uint64_t HashName(absl::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-// splitmix64's finalizer: spreads a seed over all bits of the key.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 struct Block {
   uint32_t word[4];
 };
@@ -54,8 +39,21 @@ double ToUnit(uint32_t high, uint32_t low) {
 
 }  // namespace
 
+uint64_t Fnv1a64(absl::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+uint64_t MixBits(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
 RngStream::RngStream(uint64_t seed, absl::string_view purpose, uint64_t step)
-    : key_(Mix(Mix(seed) ^ HashName(purpose))), step_(step) {}
+    : key_(MixBits(MixBits(seed) ^ Fnv1a64(purpose))), step_(step) {}
 
 uint64_t RngStream::Bits(uint64_t i) const {
   const Block block = Philox(key_, i, step_);

@@ -12,6 +12,13 @@
 
 namespace plumb {
 
+// Returns FNV-1a, 64 bits, byte by byte: the published function, so that anybody can recompute the
+// hash of a data file in five lines of any language.
+uint64_t Fnv1a64(absl::string_view bytes);
+
+// Spreads a number over all 64 bits: the finalizer of SplitMix64.
+uint64_t MixBits(uint64_t x);
+
 class RngStream {
  public:
   RngStream(uint64_t seed, absl::string_view purpose, uint64_t step = 0);

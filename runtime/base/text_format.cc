@@ -9,10 +9,22 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 
 namespace plumb {
+namespace {
+
+void AppendLines(absl::string_view mark, absl::Span<const absl::string_view> lines, size_t max,
+                 std::string* text) {
+  for (size_t i = 0; i < std::min(lines.size(), max); ++i) {
+    absl::StrAppend(text, "\n  ", mark, " ", lines[i]);
+  }
+  if (lines.size() > max) absl::StrAppend(text, "\n  ", mark, " … ", lines.size() - max, " more");
+}
+
+}  // namespace
 
 std::string WithCommas(int64_t n) {
   std::string digits = absl::StrCat(n);
@@ -91,8 +103,45 @@ std::string CsvNumber(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.9g", *value) : "";
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+std::string RangesText(const std::vector<int64_t>& numbers, absl::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    absl::StrAppend(&text, i > 0 ? separator : "", numbers[i],
+                    end - i > 1 ? absl::StrCat("..", numbers[end - 1]) : "");
+    i = end;
+  }
+  return text;
+}
+
+std::string ShortestNumber(double value) {
+  for (int digits = 6; digits < 17; ++digits) {
+    const std::string text = absl::StrFormat("%.*g", digits, value);
+    double read = 0;
+    if (absl::SimpleAtod(text, &read) && read == value) return text;
+  }
+  return absl::StrFormat("%.17g", value);
+}
+
+std::string TextDifference(absl::string_view then, absl::string_view now, size_t max) {
+  if (then == now) return "";
+  const std::vector<absl::string_view> before = absl::StrSplit(then, '\n');
+  const std::vector<absl::string_view> after = absl::StrSplit(now, '\n');
+  const size_t shorter = std::min(before.size(), after.size());
+  size_t first = 0, last = 0;  // numbers of equal lines at the beginning and at the end
+  while (first < shorter && before[first] == after[first]) ++first;
+  while (last < shorter - first &&
+         before[before.size() - 1 - last] == after[after.size() - 1 - last]) {
+    ++last;
+  }
+  const auto middle = [first, last](const std::vector<absl::string_view>& lines) {
+    return absl::MakeConstSpan(lines).subspan(first, lines.size() - first - last);
+  };
+  std::string text;
+  AppendLines("-", middle(before), max, &text);
+  AppendLines("+", middle(after), max, &text);
+  return text;
 }
 
 }  // namespace plumb

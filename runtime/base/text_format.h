@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers, sizes, times and tables as people read them.
+// Numbers, sizes, times, tables and differences as people read them. Pure functions.
 #ifndef PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_
 #define PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_
 
@@ -25,7 +25,16 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
 // formula, "=1+1", follows a "'"; a number stays as it is.
 std::string CsvText(absl::string_view text);
 std::string CsvNumber(std::optional<double> value);  // nine digits; "" if there is no finite one
-std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
+
+// Returns ascending numbers with runs as ranges: "0..4,6..10", "3".
+std::string RangesText(const std::vector<int64_t>& numbers, absl::string_view separator = ",");
+// Returns the shortest decimal that parses to the same finite number, so that equal texts mean
+// equal numbers: "0.1", "1e-05".
+std::string ShortestNumber(double value);
+
+// Returns the lines from the first to the last that differ: "  - " for lines of `then`, "  + " for
+// lines of `now`, max `max` of each and a count of the rest. Returns "" for equal texts.
+std::string TextDifference(absl::string_view then, absl::string_view now, size_t max = 8);
 
 }  // namespace plumb
 

@@ -20,7 +20,7 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/onednn/gemm_speed.h"
+#include "runtime/onednn/gemm.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"

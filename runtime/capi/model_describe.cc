@@ -7,7 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/formats/json_writer.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/model/describe.h"
 
 namespace plumb::capi {

@@ -5,7 +5,7 @@
 
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/formats/json_writer.h"
+#include "runtime/formats/strict_json.h"
 
 namespace plumb::capi {
 namespace {

@@ -267,7 +267,7 @@ plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
     PLUMB_ASSIGN_OR_RETURN(const plumb::TrainSpec spec,
                            plumb::ParseTrainSpec(absl::string_view(text, size),
                                                  name == nullptr ? "recipe" : name, pairs));
-    plumb::capi::WriteText(spec.ToText(), buffer, capacity, needed);
+    plumb::capi::WriteText(spec.text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

@@ -2,13 +2,19 @@
 #include "runtime/client/host_runtime.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/base/diagnostics.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
+#include "runtime/schema/reader.h"
 
 namespace plumb {
 namespace {
@@ -34,6 +40,30 @@ Loaded LoadLibraries() {
 }
 
 bool HasOneDnn(const Json& report) { return StringOf(report["onednn"]["state"]) == "loaded"; }
+
+// Returns the path of each placement by name, from the first directory that has it.
+std::map<std::string, std::string> PlacementFiles(const HostRuntime& runtime) {
+  const auto report = nlohmann::json::parse(runtime.DescribeJson());
+  std::map<std::string, std::string> files;
+  for (const auto& directory : report["placements"]["directories"]) {
+    for (const std::string name : directory["names"]) {
+      files.emplace(name, JoinPath(directory["path"], absl::StrCat(name, ".pbtxt")));
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<InstalledPlacement> ReadPlacement(const std::string& name, const std::string& path) {
+  InstalledPlacement placement = {name, path, "", ""};
+  PLUMB_ASSIGN_OR_RETURN(placement.text, ReadFile(path, kMaxTextBytes));
+  v1::Library library;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(placement.text, path, &library, &locations));
+  for (int i = 0; i < library.placement_size(); ++i) {
+    if (library.placement(i).name() == name) placement.doc = library.placement(i).doc();
+  }
+  return placement;
+}
 
 }  // namespace
 
@@ -109,6 +139,27 @@ std::string MatmulText() {
   // Drops the prefix "in pairs: " of the reason.
   const std::string bf16 = StringOf(report["processor"]["gemm"]["bf16"]);
   return absl::StrCat(loaded.gemm, "; ", bf16.substr(bf16.find(": ") + 2));
+}
+
+absl::StatusOr<std::vector<InstalledPlacement>> ListPlacements(const HostRuntime& runtime) {
+  std::vector<InstalledPlacement> placements;
+  for (const auto& [name, path] : PlacementFiles(runtime)) {
+    PLUMB_ASSIGN_OR_RETURN(InstalledPlacement placement, ReadPlacement(name, path));
+    placements.push_back(std::move(placement));
+  }
+  return placements;
+}
+
+absl::StatusOr<InstalledPlacement> FindPlacement(const HostRuntime& runtime,
+                                                 const std::string& name) {
+  const std::map<std::string, std::string> files = PlacementFiles(runtime);
+  if (const auto file = files.find(name); file != files.end()) {
+    return ReadPlacement(name, file->second);
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, path] : files) names.push_back(known);
+  return absl::NotFoundError(
+      absl::StrCat("there is no placement ", QuoteName(name), DidYouMean(name, names)));
 }
 
 }  // namespace plumb

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb::HostRuntime: the api::Runtime of a program, with norm plugins, placements and threads for
 // all models, and the library's warnings. Must outlive everything created with it.
-// Thread-compatible; warnings may come from any thread.
+// Thread-compatible; warnings may come from any thread. Also the placements that it finds by name:
+// *.pbtxt in its directories of placements.
 #ifndef PLUMB_RUNTIME_CLIENT_HOST_RUNTIME_H_
 #define PLUMB_RUNTIME_CLIENT_HOST_RUNTIME_H_
 
@@ -64,6 +65,19 @@ std::string VersionText();
 // Returns the GEMM engines that a runtime with gemm "auto" uses on this processor, and the reason:
 // "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; ...".
 std::string MatmulText();
+
+struct InstalledPlacement {
+  std::string name, path;
+  std::string text;  // content of the file
+  std::string doc;   // "Post-norm: the sum of stream and sublayer is normalized."; may be empty
+};
+
+// Returns all placements, sorted by name. Errors: those of a file, with location.
+absl::StatusOr<std::vector<InstalledPlacement>> ListPlacements(const HostRuntime& runtime);
+
+// Returns one placement. Errors: kNotFound with a suggestion.
+absl::StatusOr<InstalledPlacement> FindPlacement(const HostRuntime& runtime,
+                                                 const std::string& name);
 
 }  // namespace plumb
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptions of models (api::Spec) and models (api::Model) as the command line opens, explains
-// and runs them. Values; stateless functions.
+// and runs them, and errors about other files in the place of a model. Values; stateless functions.
 #ifndef PLUMB_RUNTIME_CLIENT_MODEL_H_
 #define PLUMB_RUNTIME_CLIENT_MODEL_H_
 
@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/client/probe.h"
@@ -63,6 +64,16 @@ absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::str
 // default.
 absl::StatusOr<std::vector<std::string>> ProbePoints(const api::Model& model);
 absl::StatusOr<std::vector<std::string>> DefaultProbePoints(const api::Model& model);
+
+enum class FileKind { kModel, kRecipe, kStudy };
+
+// Returns the kind of file of whose fields the text sets most, `expected` if no other has more.
+FileKind LikelyFileKind(FileKind expected, absl::string_view text);
+
+// Returns `error`, which parsing the file as `expected` gave, or, if it is likely of another
+// kind, an error that names that kind and how to give such a file to a command.
+absl::Status ExplainFileKind(FileKind expected, absl::string_view text, const std::string& file,
+                             const absl::Status& error);
 
 }  // namespace plumb
 

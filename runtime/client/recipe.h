@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe: training settings of a model (plumb.v1.Train), with plumb.h's defaults filled in, and the
-// memory that training with it takes. Values.
+// memory that training with it takes. Settings: fields of models and recipes by path,
+// "model.n_layer", as --set assigns them. Values; pure functions.
 #ifndef PLUMB_RUNTIME_CLIENT_RECIPE_H_
 #define PLUMB_RUNTIME_CLIENT_RECIPE_H_
 
@@ -8,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +19,6 @@
 #include "runtime/client/plumb_api.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data.h"
-#include "runtime/data/masked_tokens.h"
 
 namespace plumb {
 
@@ -105,6 +106,19 @@ absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::
 // nothing or cannot be evaluated.
 absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
                                            const Overrides& train_overrides);
+
+// Fails, with a suggestion, unless the path begins with "model." or "train." and its next part can
+// be a field there. Does not check the rest of the path.
+absl::Status CheckSetting(const std::string& path);
+
+// Settings in the order of their assignments, without "model." and "train.".
+struct Settings {
+  Overrides model, train;
+};
+
+// Parses assignments such as "model.n_layer=4" and "train.max_steps=200". Errors: those of
+// CheckSetting, and an assignment without "=".
+absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
 }  // namespace plumb
 

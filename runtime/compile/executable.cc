@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/aligned_buffer.h"
@@ -40,6 +41,24 @@ std::string OpText(const Node& node) {
   return node.attrs.Has("instance")
              ? absl::StrCat(name, " ", node.attrs.GetObject("instance")->ToString())
              : name;
+}
+
+int64_t OperandBytes(const Graph& graph, const Node& node) {
+  absl::flat_hash_set<ValueId> seen;
+  int64_t bytes = 0;
+  for (const ValueId id : node.inputs) {
+    if (id != kNoValue && seen.insert(id).second) bytes += graph.value(id).type.bytes();
+  }
+  for (const ValueId id : node.outputs) bytes += graph.value(id).type.bytes();
+  for (const auto& [out, in] : node.op->updates) {
+    bytes -= graph.value(node.outputs[static_cast<size_t>(out)]).type.bytes();
+  }
+  return bytes;
+}
+
+double Flops(const Graph& graph, const Node& node) {
+  if (node.op->flops == nullptr) return 0;
+  return node.op->flops({TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attrs});
 }
 
 }  // namespace
@@ -193,7 +212,7 @@ absl::Status Executable::StepError(const Step& step, const absl::Status& status)
 
 absl::Status Executable::Run(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   for (const Step& step : steps_) PLUMB_RETURN_IF_ERROR(RunStep(step, threads));
   CopyOutputs();
   return absl::OkStatus();
@@ -203,7 +222,7 @@ absl::Status Executable::Run(int threads, AfterNode after) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
   for (size_t i = 0; i < steps_.size(); ++i) {
     {
-      const ScopedNoDenormals no_denormals(!keeps_denormals_);
+      const ScopedNoDenormals no_denormals;
       PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     }
     after(i);
@@ -274,7 +293,7 @@ absl::StatusOr<Executable::NonFinite> Executable::RunAndFindNonFinite(int thread
     const Value& value = graph_.value(id);
     if (value.kind != ValueKind::kComputed && !is_finite(id)) return NonFinite{value.name, ""};
   }
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   NonFinite first;
   for (size_t i = 0; i < steps_.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
@@ -311,6 +330,20 @@ std::string Executable::ToString() const {
   absl::StrAppend(&text, "workspace ", workspace_bytes(), " bytes: arena ", plan_.arena_bytes,
                   ", scratch ", program_->scratch_bytes, "\n");
   return text;
+}
+
+std::vector<NodeTime> NodeCosts(const Graph& graph) {
+  std::vector<NodeTime> costs;
+  costs.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    NodeTime cost;
+    cost.op = node.op->name;
+    if (!node.outputs.empty()) cost.name = graph.value(node.outputs[0]).name;
+    cost.flops = Flops(graph, node);
+    cost.bytes = OperandBytes(graph, node);
+    costs.push_back(std::move(cost));
+  }
+  return costs;
 }
 
 }  // namespace plumb

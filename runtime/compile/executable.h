@@ -77,9 +77,6 @@ class Executable {
   // unknown or cannot be bound, kInvalidArgument for unaligned memory.
   absl::Status Bind(absl::string_view name, void* data);
 
-  // Keeps the caller's floating-point mode in later runs, to measure the cost of denormals.
-  void KeepDenormals() { keeps_denormals_ = true; }
-
   // Runs all nodes in order on at most `threads` threads. Errors: kFailedPrecondition unless
   // everything is bound; else the error of a kernel (an id out of range), with the node's name.
   // Outputs are undefined after a kernel's error.
@@ -145,9 +142,20 @@ class Executable {
   std::vector<void*> operands_;
   std::vector<void*> bound_;  // indexed by slot
   int32_t unbound_ = 0;       // slots without memory
-  bool keeps_denormals_ = false;
   std::byte* workspace_ = nullptr;
 };
+
+// Cost of a node, for the times of Executable::RunAndTime.
+struct NodeTime {
+  std::string op;
+  std::string name;    // name of the first output: "layers.3.attention.q"
+  double seconds = 0;  // filled in by the caller
+  double flops = 0;    // OpDef::flops; 0: not counted
+  int64_t bytes = 0;   // bytes of its operands; one read twice or written in place counts once
+};
+
+// Returns one per node, in the order of graph.nodes. Requires: the graph is verified.
+std::vector<NodeTime> NodeCosts(const Graph& graph);
 
 }  // namespace plumb
 

@@ -14,7 +14,7 @@
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/model.h"
 #include "runtime/formats/safetensors.h"
-#include "runtime/tokenizer/special_tokens.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family.h"
 

@@ -3,20 +3,25 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/convert/families.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/zoo/config_keys.h"
 
 namespace plumb {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt", kPart = ".part.pbtxt";
 
@@ -42,6 +47,25 @@ absl::StatusOr<ZooModel> Describe(HostRuntime* runtime, const std::string& name,
   PLUMB_ASSIGN_OR_RETURN(const api::Model made, CreateModel(runtime, spec));
   PLUMB_ASSIGN_OR_RETURN(model.description, DescribeModel(made));
   return model;
+}
+
+bool Has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool HasAnArchitecture(const Family& family, const Json& config) {
+  const Json* found = FindMember(config, "architectures");
+  if (found == nullptr || !found->is_array()) return false;
+  return std::any_of(found->begin(), found->end(), [&family](const Json& each) {
+    return each.is_string() && Has(family.architectures, each.get<std::string>());
+  });
+}
+
+std::vector<std::string> NamesOf(const std::vector<Family>& families) {
+  std::vector<std::string> names;
+  for (const Family& family : families) names.push_back(family.name);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace
@@ -89,6 +113,103 @@ absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime) {
     keys.push_back(std::move(key));
   }
   return keys;
+}
+
+std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
+  constexpr int kDepth = 32;
+  std::vector<std::string> directories;
+  const absl::StatusOr<Json> report = ParseStrictJson(runtime.DescribeJson(), kDepth);
+  if (!report.ok()) return directories;
+  const Json* placements = FindMember(*report, "placements");
+  const Json* list = placements == nullptr ? nullptr : FindMember(*placements, "directories");
+  if (list == nullptr) return directories;
+  for (const Json& directory : *list) {
+    directories.push_back(JoinPath(DirectoryOf(TextMember(directory, "path")), "zoo"));
+  }
+  return directories;
+}
+
+std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  for (const std::string& directory : ZooDirectories(runtime)) {
+    const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
+    if (!names.ok()) continue;  // a directory of placements may have no zoo next to it
+    for (const std::string& name : *names) {
+      if (!absl::EndsWith(name, ending) || !seen.insert(name).second) continue;
+      paths.push_back(JoinPath(directory, name));
+    }
+  }
+  return paths;
+}
+
+absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
+  std::vector<std::string> directories = ZooDirectories(runtime);
+  directories.insert(directories.begin(), DirectoryOf(path));
+  return ParseFamily({path, std::move(text)},
+                     [&directories](const std::string& name) -> absl::StatusOr<FamilyText> {
+                       const std::string file_name = absl::StrCat(name, kPart);
+                       for (const std::string& directory : directories) {
+                         const std::string file = JoinPath(directory, file_name);
+                         if (!FileExists(file)) continue;
+                         PLUMB_ASSIGN_OR_RETURN(std::string part, ReadFile(file, kMaxTextBytes));
+                         return FamilyText{file, std::move(part)};
+                       }
+                       return absl::NotFoundError(absl::StrCat("there is no ", file_name, " in ",
+                                                               absl::StrJoin(directories, ", ")));
+                     });
+}
+
+absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime) {
+  std::vector<Family> families;
+  for (const std::string& path : ZooFiles(runtime, kImport)) {
+    PLUMB_ASSIGN_OR_RETURN(Family family, ReadFamily(runtime, path));
+    families.push_back(std::move(family));
+  }
+  return families;
+}
+
+absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config,
+                                  const std::string& config_path) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<Family> families, ReadFamilies(runtime));
+  const std::string type = TextMember(config, "model_type");
+  std::vector<const Family*> found;
+  for (const Family& family : families) {
+    if (Has(family.model_types, type)) found.push_back(&family);
+  }
+  // Kinds of models with the same type differ in their architectures; models without a type have
+  // only these.
+  if (found.size() != 1) {
+    std::vector<const Family*> by_architecture;
+    for (const Family& family : families) {
+      const bool fits = found.empty() || Has(family.model_types, type);
+      if (fits && HasAnArchitecture(family, config)) by_architecture.push_back(&family);
+    }
+    if (!by_architecture.empty()) found = std::move(by_architecture);
+  }
+  if (found.size() == 1) return *found.front();
+  const std::vector<std::string> names = NamesOf(families);
+  if (!found.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(config_path, ": matches two families, ",
+                                                   found[0]->file, " and ", found[1]->file,
+                                                   "; choose one with --family FILE"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(config_path, ": model_type ", QuoteName(type), ": no family of models has it",
+                   DidYouMean(type, names), "\nthere are ", absl::StrJoin(names, ", "),
+                   "; a new one is a file, for --family (plumb docs zoo)"));
+}
+
+absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<Family> families, ReadFamilies(runtime));
+  for (Family& family : families) {
+    if (family.name == name) return std::move(family);
+  }
+  const std::vector<std::string> names = NamesOf(families);
+  return absl::NotFoundError(absl::StrCat("there is no family ", QuoteName(name),
+                                          DidYouMean(name, names), "; there are ",
+                                          absl::StrJoin(names, ", ")));
 }
 
 }  // namespace plumb

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch sources over a Dataset: random sequences for training, and all sequences of a split in
 // order for evaluation. The content of a batch is a pure function of its index, so a resumed run
-// sees the same batches as an unbroken one, and no position in the data has to be saved.
+// sees the same batches as an unbroken one, and no position in the data has to be saved. MaskTokens
+// makes inputs and targets of masked language modelling.
 //
 // Both classes borrow the Dataset, which must outlive them.
 #ifndef PLUMB_RUNTIME_DATA_BATCHES_H_
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/data/data.h"
 
 namespace plumb {
@@ -154,6 +156,27 @@ class EvalBatches {
   int64_t num_targets_ = 0;
   int64_t num_inputs_ = 0;  // of a text: all its tokens but the last
 };
+
+// Settings of masked language modelling (BERT; Devlin et al. 2018, section 3.1, task 1).
+struct TokenMasking {
+  uint64_t seed = 1;
+  double share = 0.15;                  // fraction of a sequence's tokens that are chosen
+  double masked = 0.8, random = 0.1;    // fractions of the chosen; the rest keeps its token
+  int32_t mask_token = 0;               // replacement of the masked ones
+  int64_t vocab_size = 0;               // random tokens are drawn from [0, vocab_size)
+  std::vector<int32_t> special_tokens;  // tokens that are never chosen
+};
+
+// Chooses max(1, round(share * n)) of the n tokens in each row that are neither padding (-1) nor
+// special, makes them the row's only targets, and replaces them. The choice and the replacements
+// are a function of the stream (seed, purpose, number of the sequence); row r has the number
+// first_sequence + r.
+void MaskTokens(const TokenMasking& masking, absl::string_view purpose, int64_t first_sequence,
+                Batch* batch);
+
+// Purposes for training and for validation data, whose masks do not depend on the step.
+inline constexpr char kTrainingMasks[] = "masked-tokens";
+inline constexpr char kEvaluationMasks[] = "masked-tokens-evaluation";
 
 }  // namespace plumb
 

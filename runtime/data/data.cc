@@ -305,14 +305,6 @@ std::string Dataset::Description() const {
   return text + tokenizer_.Description();
 }
 
-int64_t Dataset::longest_document(Split split) const {
-  int64_t longest = 0;
-  for (int64_t i = 0; i < num_documents(split); ++i) {
-    longest = std::max(longest, static_cast<int64_t>(document(split, i).size()));
-  }
-  return longest;
-}
-
 int64_t Dataset::num_cropped(Split split, int64_t context_length) const {
   int64_t count = 0;
   for (int64_t i = 0; i < num_documents(split); ++i) {

@@ -105,7 +105,6 @@ class Dataset {
   absl::Span<const int32_t> document(Split split, int64_t i) const;
   // Number of tokens at the beginning of the i-th document that are no targets: its prompt.
   int64_t prompt_size(Split split, int64_t i) const;
-  int64_t longest_document(Split split) const;  // in tokens; 0 for an empty split
   // Number of documents that do not fit: those with more than context_length tokens, the end token
   // included. A batch keeps only the first context_length of them.
   int64_t num_cropped(Split split, int64_t context_length) const;

@@ -37,10 +37,6 @@ const char* LayoutName(TokenLayout layout) {
   return "llm.c";
 }
 
-int BytesPerToken(TokenLayout layout, int64_t vocab_size) {
-  return IsWide(layout, vocab_size) ? 4 : 2;
-}
-
 absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path, TokenLayout headerless,
                                           RandomAccessFile::Descriptor descriptor) {
   PLUMB_ASSIGN_OR_RETURN(RandomAccessFile opened, RandomAccessFile::Open(path, descriptor));

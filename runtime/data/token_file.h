@@ -28,7 +28,6 @@ namespace plumb {
 
 enum class TokenLayout { kUint16, kUint32, kLlmc };
 const char* LayoutName(TokenLayout layout);  // "uint16", "uint32", "llm.c"
-int BytesPerToken(TokenLayout layout, int64_t vocab_size);
 
 class TokenFile {
  public:

@@ -5,31 +5,19 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
 
 namespace plumb {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read without conversion");
 
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 uint64_t RotateLeft(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
 }  // namespace
 
-uint64_t Fnv1a64(absl::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 ContentHasher::ContentHasher() {
-  for (uint64_t k = 0; k < 4; ++k) lanes_[k] = Mix(k + 1);
+  for (uint64_t k = 0; k < 4; ++k) lanes_[k] = MixBits(k + 1);
 }
 
 void ContentHasher::Absorb(const char* block) {
@@ -63,7 +51,7 @@ uint64_t ContentHasher::Finish() const {
     last.Absorb(last.pending_);
   }
   uint64_t hash = length_;
-  for (uint64_t lane : last.lanes_) hash = Mix(hash ^ lane);
+  for (uint64_t lane : last.lanes_) hash = MixBits(hash ^ lane);
   return hash;
 }
 

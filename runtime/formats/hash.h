@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hashes, for provenance and for detecting damage. Neither resists an adversary.
+// Hash of the content of files, for provenance and for detecting damage. It resists no adversary.
 #ifndef PLUMB_RUNTIME_FORMATS_HASH_H_
 #define PLUMB_RUNTIME_FORMATS_HASH_H_
 
@@ -11,18 +11,13 @@
 
 namespace plumb {
 
-// Returns FNV-1a, 64 bits, byte by byte: the published function, so that anybody can recompute the
-// hash of a data file in five lines of any language.
-uint64_t Fnv1a64(absl::string_view bytes);
-
 // The checksum of checkpoint files. It takes 32 bytes at a time, so that checking costs less than
 // reading. The division of the bytes into Update calls does not matter.
 //
-//   four lanes, lane k starts at Mix(k + 1); the stream is padded with zeros to a multiple of 32
-//   bytes and the k-th little-endian 8-byte word of each block enters lane k:
+//   four lanes, lane k starts at MixBits(k + 1); the stream is padded with zeros to a multiple of
+//   32 bytes and the k-th little-endian 8-byte word of each block enters lane k:
 //     lane = rotate_left((lane ^ word) * 0x9e3779b97f4a7c15, 29)
-//   value: h = length in bytes; for each lane, h = Mix(h ^ lane)       (Mix: splitmix64's
-//   finalizer)
+//   value: h = length in bytes; for each lane, h = MixBits(h ^ lane)   (base/rng.h)
 //
 // A step is a bijection of the word, so damage inside a single word always changes the value.
 // Thread-compatible.

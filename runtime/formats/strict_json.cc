@@ -117,6 +117,11 @@ const nlohmann::json* FindMember(const nlohmann::json& value, absl::string_view 
   return it == value.end() ? nullptr : &*it;
 }
 
+std::string TextMember(const Json& value, absl::string_view name) {
+  const Json* found = FindMember(value, name);
+  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+}
+
 absl::optional<int64_t> AsInt64(const nlohmann::json& value) {
   if (value.is_number_unsigned()) {
     const uint64_t n = value.get<uint64_t>();
@@ -133,6 +138,43 @@ std::string QuoteJson(absl::string_view text) {
   });
   if (is_plain) return absl::StrCat("\"", text, "\"");
   return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void JsonWriter::Separate() {
+  if (follows_) text_ += ',';
+  follows_ = true;
+}
+
+void JsonWriter::Open(char bracket) {
+  Separate();
+  text_ += bracket;
+  follows_ = false;
+}
+
+void JsonWriter::Close(char bracket) {
+  text_ += bracket;
+  follows_ = true;
+}
+
+void JsonWriter::Name(absl::string_view name) {
+  Text(name);
+  text_ += ':';
+  follows_ = false;
+}
+
+void JsonWriter::Text(absl::string_view value) {
+  Separate();
+  text_ += QuoteJson(value);
+}
+
+void JsonWriter::Number(int64_t value) {
+  Separate();
+  absl::StrAppend(&text_, value);
+}
+
+void JsonWriter::Flag(bool value) {
+  Separate();
+  text_ += value ? "true" : "false";
 }
 
 }  // namespace plumb

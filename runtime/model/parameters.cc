@@ -547,9 +547,4 @@ absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model) {
   return std::move(lister).Finish();
 }
 
-absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model) {
-  PLUMB_ASSIGN_OR_RETURN(ModelTensors tensors, ListTensors(model));
-  return std::move(tensors.parameters);
-}
-
 }  // namespace plumb

@@ -116,8 +116,6 @@ struct ModelTensors {
 // init rule that matches nothing or cannot be evaluated, a norm that rejects its dimension, two
 // tensors with the same name.
 absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model);
-// Returns only the parameters of ListTensors.
-absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model);
 
 // Writes initial values to `out` (shape.num_elements() floats), drawn from the random stream of
 // (seed, name). Errors: those of a norm that writes its own initial values.

@@ -424,19 +424,6 @@ std::string UpdateText(const ParameterUpdate& update, const UpdatePlan& plan,
       unit_length);
 }
 
-// Returns "0..7" or "0,2,4".
-std::string RangesText(const std::vector<int64_t>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
-    absl::StrAppend(&text, i > 0 ? "," : "", layers[i],
-                    end - i > 1 ? absl::StrCat("..", layers[end - 1]) : "");
-    i = end;
-  }
-  return text;
-}
-
 // Returns the names, where those that differ only in the layer are one line:
 // "layers.0..7.attention.q.weight".
 std::string NamesText(const std::vector<std::string>& names) {

@@ -12,7 +12,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
-#include "runtime/onednn/one_thread.h"
 
 #define PLUMB_TEXT_OF(x) #x
 #define PLUMB_TEXT(x) PLUMB_TEXT_OF(x)

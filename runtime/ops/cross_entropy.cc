@@ -11,8 +11,8 @@
 #include "runtime/base/bf16.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
+#include "runtime/graph/attrs.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -28,6 +28,20 @@
 #define PLUMB_CROSS_ENTROPY_TYPES
 namespace plumb {
 namespace {
+
+// The objective, if it is not the cross-entropy itself:
+//   1/n sum_r ((1 - e) (lse_r - x_r[t_r]) + e mean_j (lse_r - x_rj) + z lse_r^2)
+// with label smoothing e (Szegedy et al. 2016, as in torch.nn.functional.cross_entropy) and the
+// z-loss z, which keeps the softmax's normalizer near 1 (Chowdhery et al., PaLM, section 5).
+struct Objective {
+  double label_smoothing;
+  double z_loss;
+
+  explicit Objective(const Attrs& attrs)
+      : label_smoothing(attrs.GetDouble("label_smoothing", 0)),
+        z_loss(attrs.GetDouble("z_loss", 0)) {}
+  bool IsCrossEntropy() const { return label_smoothing == 0 && z_loss == 0; }
+};
 
 // Rows [begin, end) of `n` logits each, f32 or bf16.
 struct LogitRows {
@@ -244,6 +258,19 @@ HWY_EXPORT(SelectCrossEntropy);
 
 namespace {
 
+// Returns the number of rows with a target; kOutOfRange if a target is not in the vocabulary.
+absl::StatusOr<int64_t> CountTargets(const int32_t* targets, int64_t rows, int64_t vocabulary) {
+  int64_t count = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    if (targets[r] >= vocabulary) {
+      return absl::OutOfRangeError(absl::StrCat("target ", targets[r], " of row ", r,
+                                                " is outside the vocabulary of ", vocabulary));
+    }
+    count += targets[r] >= 0;
+  }
+  return count;
+}
+
 // -- Shape rules
 
 absl::Status CheckLogitsAndTargets(const OpTypes& types) {
@@ -411,6 +438,54 @@ class CrossEntropyGradKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyGradKernel(const OpTypes& types) {
   return std::make_unique<CrossEntropyGradKernel>(types.in(0), Objective(types.attrs));
+}
+
+// -- References
+
+absl::Status ReferenceCrossEntropy(const ReferenceArgs& args) {
+  const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
+  PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
+  const Objective objective(args.attrs);
+  double sum = 0, objective_sum = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* x = &args.f(0)[static_cast<size_t>(r * n)];
+    const double top = *std::max_element(x, x + n);
+    double total = 0;
+    for (int64_t j = 0; j < n; ++j) total += std::exp(x[j] - top);
+    const double lse = top + std::log(total);
+    args.out(1)[static_cast<size_t>(r)] = lse;
+    if (const int32_t target = args.i(1)[static_cast<size_t>(r)]; target >= 0) {
+      sum += lse - x[target];
+      double mean = 0;
+      for (int64_t j = 0; j < n; ++j) mean += (lse - x[j]) / static_cast<double>(n);
+      const double e = objective.label_smoothing;
+      objective_sum += (1 - e) * (lse - x[target]) + e * mean + objective.z_loss * lse * lse;
+    }
+  }
+  args.out(0)[0] = count == 0 ? 0 : sum / static_cast<double>(count);
+  if (!objective.IsCrossEntropy()) {
+    args.out(2)[0] = count == 0 ? 0 : objective_sum / static_cast<double>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceCrossEntropyGrad(const ReferenceArgs& args) {
+  const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
+  PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
+  const Objective objective(args.attrs);
+  const double e = objective.label_smoothing;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int32_t target = args.i(1)[static_cast<size_t>(r)];
+    if (target < 0) continue;
+    for (int64_t j = 0; j < n; ++j) {
+      const size_t at = static_cast<size_t>(r * n + j);
+      const double lse = args.f(2)[static_cast<size_t>(r)], p = std::exp(args.f(0)[at] - lse);
+      args.out(0)[at] = args.f(3)[0] / static_cast<double>(count) *
+                        (p * (1 + 2 * objective.z_loss * lse) - e / static_cast<double>(n) -
+                         (j == target ? 1 - e : 0));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -75,7 +75,7 @@
 //       -> like x
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
 //       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; copies
-//       elements from dims on. scaling: other frequencies (rope_frequencies.h). inverse rotates back
+//       elements from dims on. scaling: other frequencies (RopeFrequencies in rope.cc). inverse rotates back
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]) (, key_bias f32[B,T,H]))
 //       {n_head, n_kv_head, scale, cap, window, alibi} -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) if cap > 0. If window > 0, a query sees its

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/picture/bundle.h"
-#include "runtime/picture/labels.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/scalar.h"
@@ -86,15 +86,8 @@ void NameNumbers(const ScalarScope& scope, FlowSection* section) {
 
 // Returns "layers 0..4, 6..10: swin_v2".
 std::string Title(const Kind& kind) {
-  std::string title = kind.layers.size() == 1 ? "layer " : "layers ";
-  for (size_t i = 0; i < kind.layers.size();) {
-    size_t last = i;
-    while (last + 1 < kind.layers.size() && kind.layers[last + 1] == kind.layers[last] + 1) ++last;
-    absl::StrAppend(&title, i == 0 ? "" : ", ", kind.layers[i]);
-    if (last > i) absl::StrAppend(&title, "..", kind.layers[last]);
-    i = last + 1;
-  }
-  return absl::StrCat(title, ": ", kind.placement);
+  return absl::StrCat(kind.layers.size() == 1 ? "layer " : "layers ", RangesText(kind.layers, ", "),
+                      ": ", kind.placement);
 }
 
 // Appends the indices of a section of this kind.

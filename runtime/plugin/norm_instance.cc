@@ -8,13 +8,13 @@
 
 #include "absl/base/optimization.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/guarded_call.h"
 #include "runtime/plugin/norm_plugin.h"
@@ -24,19 +24,8 @@ namespace {
 
 constexpr int64_t kBufferAlignment = 16;  // in floats: a cache line, as the ABI requires
 
-// Returns the shortest decimal that reads back as the same number, so that equal text means equal
-// value.
-std::string NumberToText(double value) {
-  for (int digits = 6; digits < 17; ++digits) {
-    const std::string text = absl::StrFormat("%.*g", digits, value);
-    double back = 0;
-    if (absl::SimpleAtod(text, &back) && back == value) return text;
-  }
-  return absl::StrFormat("%.17g", value);
-}
-
 std::string ValueToText(const NormAttrValue& value) {
-  if (const double* number = std::get_if<double>(&value)) return NumberToText(*number);
+  if (const double* number = std::get_if<double>(&value)) return ShortestNumber(*number);
   if (const int64_t* integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   return absl::StrCat("\"", absl::CHexEscape(std::get<std::string>(value)), "\"");
@@ -85,11 +74,11 @@ std::string NormParam::InitToString() const {
     case Init::kOnes:
       return "ones";
     case Init::kConstant:
-      return absl::StrCat("constant(", NumberToText(init_a), ")");
+      return absl::StrCat("constant(", ShortestNumber(init_a), ")");
     case Init::kNormal:
-      return absl::StrCat("normal(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
+      return absl::StrCat("normal(", ShortestNumber(init_a), ", ", ShortestNumber(init_b), ")");
     case Init::kUniform:
-      return absl::StrCat("uniform(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
+      return absl::StrCat("uniform(", ShortestNumber(init_a), ", ", ShortestNumber(init_b), ")");
     case Init::kFill:
       return "fill";
   }

@@ -83,6 +83,12 @@ class Launch {
   const std::unique_ptr<Impl> impl_;
 };
 
+// Returns this process's rank among those that the launcher started, using the libplumb-mpi.so at
+// `file`. Destroying the communicator finalizes MPI, which is collective. Collective; at most once.
+// Errors: kNotFound if the library, or the MPI that it is linked with, cannot be loaded;
+// kUnavailable if MPI cannot be initialized; kUnimplemented if MPI allows only one thread.
+absl::StatusOr<std::unique_ptr<Communicator>> JoinByMpi(const std::string& file);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_RANKS_LAUNCH_H_

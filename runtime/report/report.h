@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.html: a comparison of models as one self-contained page without network, server or other
-// files.
+// files, and its data, the object that docs/report.md describes.
 //
 // The data are stored in the page as JSON, and its scripts draw them. Names, samples and messages
 // are arbitrary text from users, data sets and models: they are escaped here so that no byte can
@@ -8,10 +8,14 @@
 #ifndef PLUMB_RUNTIME_REPORT_REPORT_H_
 #define PLUMB_RUNTIME_REPORT_REPORT_H_
 
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
-#include "nlohmann/json.hpp"
+#include "runtime/client/host_runtime.h"
+#include "runtime/study/plan.h"
+#include "runtime/study/results.h"
 
 namespace plumb {
 
@@ -30,6 +34,32 @@ absl::string_view PageBeforeData();
 
 // Returns the page after its data, from </script> on.
 absl::string_view PageAfterData();
+
+// Command, time and machines that produced the results.
+struct StudyProvenance {
+  std::string command;  // exactly the command that was typed
+  std::string started;  // UTC, ISO 8601
+  double seconds = 0;
+  int threads = 1;
+  std::vector<std::string> hosts;
+};
+
+// Returns the data of report.html. `runtime` describes the norm plugins that the runs used.
+nlohmann::ordered_json ReportData(const StudyPlan& plan, const StudyResults& results,
+                                  HostRuntime* runtime);
+
+// Returns the mean duration of a step of each group. report.html has these next to the report, and
+// report.json does not, because it is the same wherever a study is run.
+nlohmann::ordered_json SecondsPerStep(const StudyPlan& plan, const StudyResults& results);
+
+// Returns the data of provenance.json: all figures of a study that are about time, speed or hosts.
+nlohmann::ordered_json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
+                                      const StudyProvenance& provenance);
+
+// Returns the commit that is checked out in the repository of a file, as hexadecimal digits; "" if
+// the file is in none. Changes that are not committed do not matter: a report has the hashes of its
+// files.
+std::string GitCommitOf(const std::string& file);
 
 }  // namespace plumb
 

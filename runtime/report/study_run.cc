@@ -27,8 +27,6 @@
 #include "runtime/ranks/collectives.h"
 #include "runtime/report/conclusion.h"
 #include "runtime/report/report.h"
-#include "runtime/report/report_data.h"
-#include "runtime/report/study_files.h"
 #include "runtime/report/tables.h"
 #include "runtime/study/found_runs.h"
 #include "runtime/study/run_record.h"

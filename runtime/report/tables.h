@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of a study for people, and their forms: text, Markdown, LaTeX.
+// Tables of a study, and their forms: text, Markdown, LaTeX, CSV.
 #ifndef PLUMB_RUNTIME_REPORT_TABLES_H_
 #define PLUMB_RUNTIME_REPORT_TABLES_H_
 
@@ -42,6 +42,13 @@ std::string MarkdownText(absl::string_view text);
 // Returns a tabular environment with the rules of the package booktabs. Characters that pdflatex
 // cannot print become escapes such as \u{3b2}.
 std::string ToLatex(const Table& table);
+
+std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results);  // table.md
+std::string TableCsv(const StudyPlan& plan, const StudyResults& results);       // table.csv
+// Returns runs.csv: one row per run, with losses in full precision. It has no times, so that it
+// does not depend on the machine's speed.
+std::string RunsCsv(const StudyPlan& plan, const StudyResults& results);
+std::string TimingCsv(const StudyPlan& plan, const StudyResults& results);  // timing.csv
 
 }  // namespace plumb
 

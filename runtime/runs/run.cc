@@ -16,7 +16,7 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 #include "runtime/client/host_runtime.h"
-#include "runtime/client/settings.h"
+#include "runtime/client/recipe.h"
 #include "runtime/runs/arguments.h"
 #include "runtime/train/run_model.h"
 #include "runtime/train/train_run.h"

@@ -85,11 +85,6 @@ struct StateLayout {
   absl::Status Bind(float* data, Executable* executable) const;
 };
 
-// Returns the form of a store that programs of `format` can read in place, or kF32.
-inline WeightFormat FormToKeep(WeightFormat format) {
-  return format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
-}
-
 // A model's tensor, row-major, in a file that was opened for copy-on-write.
 struct TensorInFile {
   std::string name;

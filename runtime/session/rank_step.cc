@@ -61,7 +61,7 @@ absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, cons
     }
   }
   const std::vector<Fact> facts = {
-      {"recipe", HexDigits(ContentHash(spec.ToText()))},
+      {"recipe", HexDigits(ContentHash(spec.text))},
       {"model", HexDigits(ContentHash(context.model.self_contained_text))},
       {"length of sequences", absl::StrCat(max_seq)},
       {"content of the weights", HexDigits(hasher.Finish())}};

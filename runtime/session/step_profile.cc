@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/base/status.h"
-#include "runtime/compile/node_cost.h"
+#include "runtime/compile/executable.h"
 
 namespace plumb {
 namespace {

@@ -199,7 +199,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
-  if (keeps_denormals_) executable->KeepDenormals();
   PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(gradient_layout().Bind("grad.", sums_.pass(), executable));
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
@@ -315,7 +314,7 @@ absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) 
   if (ready.empty()) ready = exchange_->plan().ReadyIn(executable, gradient_layout());
   size_t there = 0;
   const auto after = [&](size_t node) {
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    const ScopedNoDenormals no_denormals;
     for (; there < ready.size() && ready[there].node <= node; ++there) {
       exchange_->SetReady(ready[there].bucket);
     }
@@ -345,7 +344,7 @@ absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit, bool send
   done.loss = static_cast<double>(*loss_.as<float>());
   if (sends) return done;
   const StageTimer timer(profile_, "gradient norm");
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   done.grad_square = std::isfinite(done.loss) ? GradSquare() : 0;
   return done;
 }
@@ -406,7 +405,7 @@ absl::Status TrainSession::RunUnits() {
       continue;
     }
     const StageTimer timer(profile_, "gradient accumulation");
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    const ScopedNoDenormals no_denormals;
     if (is_last) {
       sums_.AddLast({0, gradient_layout().size}, threads_, share_.squares.data());
     } else {
@@ -417,7 +416,7 @@ absl::Status TrainSession::RunUnits() {
 }
 
 absl::Status TrainSession::FinishExchange() {
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  const ScopedNoDenormals no_denormals;
   return exchange_->Finish();
 }
 
@@ -440,7 +439,7 @@ absl::Status TrainSession::Update(const StepResult& result) {
   absl::Status updated;
   {
     const StageTimer timer(profile_, "optimizer");
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    const ScopedNoDenormals no_denormals;
     updated = optimizer_.Update(
         {gradients(), result.grad_norm, SumsSquaresByParameter() ? share_.squares.data() : nullptr},
         result.learning_rate, step_ + 1, parameters_, threads_);
@@ -514,7 +513,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   result.step = ++step_;
   if (average_ != nullptr) {
     const StageTimer timer(profile_, "average of weights");
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    const ScopedNoDenormals no_denormals;
     average_->Update(parameters_, step_, threads_);
   }
   return result;

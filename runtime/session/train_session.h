@@ -20,7 +20,6 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/masked_tokens.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/batch_inputs.h"
 #include "runtime/session/bucket_plan.h"
@@ -86,10 +85,6 @@ class TrainSession {
   // Sets the profile that later steps are timed into, with the same bits. It must outlive them;
   // null: no profile. A probed step counts as one stage.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
-
-  // Keeps the caller's floating-point mode in later steps, to measure the cost of denormals.
-  // Requires: no step has run.
-  void KeepDenormals() { keeps_denormals_ = true; }
 
   // Runs one optimizer step on the next batches of the data. Collective. Errors: kAborted if the
   // loss or a gradient is not finite; the message has the first such tensor, its place in the model
@@ -241,8 +236,7 @@ class TrainSession {
   StepProfile* profile_ = nullptr;  // null: off
   std::unique_ptr<Probe> probe_;    // null: off
   int64_t probe_every_ = 0;
-  bool probed_ = false;  // the last step was probed
-  bool keeps_denormals_ = false;
+  bool probed_ = false;     // the last step was probed
   absl::Status half_done_;  // error of an update that failed halfway
 };
 

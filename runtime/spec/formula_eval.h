@@ -21,11 +21,40 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/spec/formula_backend.h"
-#include "runtime/spec/quantity.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/settings.h"
 
 namespace plumb {
+
+// Value of a formula. Sums are lazy, so that "alpha * x + f(x)" reaches the backend as one Combine.
+struct Quantity {
+  // Kind of value. A result has the highest level and the greatest width of its operands.
+  enum class Level {
+    kNumber,  // known when the model is loaded
+    kVector,  // [width], the same for each token: learned, or the training step
+    kToken    // [batch, seq, width]
+  };
+  Level level = Level::kNumber;
+  double constant = 0;  // the number, or the sum's constant
+  std::vector<Term> terms;
+  int64_t width = 1;
+
+  bool is_number() const { return level == Level::kNumber; }
+  bool is_token() const { return level == Level::kToken; }
+
+  static Quantity Number(double value);
+  static Quantity Tensor(TensorHandle tensor, int64_t width, Level level = Level::kToken);
+};
+
+// Returns "a number", "a learned scalar", "learned [8]" or "a tensor [batch, seq, 8]".
+std::string TypeName(const Quantity& quantity);
+
+struct Variable {
+  Quantity value;
+  bool read = false;
+  int32_t setting = -1;  // index in Settings; -1: set by the walk, not by a statement
+};
+using Variables = std::map<std::string, Variable>;
 
 // One section of a placement, applied at one point of the model.
 struct FormulaScope {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonical text of a formula, and the names in it.
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/text_format.h"
 #include "runtime/spec/formula.h"
 #include "runtime/spec/formula_lexer.h"
 
@@ -36,22 +35,12 @@ std::string RangeString(const std::string& variable, const Expr& first, const Ex
   return absl::StrCat(variable, " = ", Operand(first, kSum), "..", Operand(last, kSum));
 }
 
-// Returns the shortest text that parses to the same number.
-std::string NumberText(double number) {
-  for (int digits = 6; digits < 17; ++digits) {
-    const std::string text = absl::StrFormat("%.*g", digits, number);
-    double read = 0;
-    if (absl::SimpleAtod(text, &read) && read == number) return text;
-  }
-  return absl::StrFormat("%.17g", number);
-}
-
 }  // namespace
 
 std::string Expr::ToString() const {
   switch (kind) {
     case Kind::kNumber:
-      return NumberText(number);
+      return ShortestNumber(number);
     case Kind::kName:
       return Reference(name, index);
     case Kind::kCall:

@@ -37,7 +37,28 @@ class RangeChecks {
   std::vector<std::string> errors_;
 };
 
-absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& data) {
+// Returns the vocabulary; a tokenizer file implies TOKENIZER.
+v1::Data::Vocabulary VocabularyOf(const v1::Data& data) {
+  if (data.vocabulary() != v1::Data::VOCABULARY_UNSPECIFIED) return data.vocabulary();
+  return data.tokenizer().empty() ? v1::Data::CHARACTERS : v1::Data::TOKENIZER;
+}
+
+void CheckData(const v1::Data& data, const Located& at, RangeChecks* checks) {
+  const bool named = VocabularyOf(data) == v1::Data::TOKENIZER;
+  checks->Require(named == !data.tokenizer().empty(), at, "tokenizer",
+                  "set with vocabulary: TOKENIZER, and with no other vocabulary");
+  checks->Require(data.format() != v1::Data::TOKENS || named, at, "tokenizer",
+                  "set with format: TOKENS; it defines the ids of the files");
+  checks->Require(!data.has_bpe_vocab_size() ||
+                      (data.bpe_vocab_size() >= 257 && data.bpe_vocab_size() <= 1 << 22),
+                  at, "bpe_vocab_size", "in 257..4194304 (257: the bytes and <|endoftext|>)");
+  checks->Require(data.token_bits() == 0 || data.token_bits() == 16 || data.token_bits() == 32, at,
+                  "token_bits", "16, 32 or 0 (as many as the vocabulary needs)");
+  checks->Require(data.val_fraction() >= 0 && data.val_fraction() < 1, at, "val_fraction",
+                  "in [0, 1)");
+}
+
+absl::Status CheckRanges(const v1::Train& said, const TrainSpec& s, const Located& at) {
   RangeChecks checks;
   const auto require = [&](bool holds, const char* field, absl::string_view wanted) {
     checks.Require(holds, at, field, wanted);
@@ -77,28 +98,19 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
     require(s.cooldown_steps == 0, "cooldown_steps", "omitted unless schedule is WSD");
   }
   if (s.decay_steps != s.max_steps) require(s.decay_steps >= 1, "decay_steps", "at least 1");
-  require(s.eval_interval >= 0, "eval_interval", "zero or more");
-  require(s.eval_batches >= 0, "eval_batches", "zero or more");
-  require(s.checkpoint_interval >= 0, "checkpoint_interval", "zero or more");
-  require(s.checkpoint_seconds >= 0 && std::isfinite(s.checkpoint_seconds), "checkpoint_seconds",
-          "zero or more");
-  require(s.keep_checkpoints >= 0, "keep_checkpoints", "zero or more");
-  require(s.max_divergences >= 0, "max_divergences", "zero or more");
+  require(said.eval_interval() >= 0, "eval_interval", "zero or more");
+  require(said.eval_batches() >= 0, "eval_batches", "zero or more");
+  require(said.checkpoint_interval() >= 0, "checkpoint_interval", "zero or more");
+  require(said.checkpoint_seconds() >= 0 && std::isfinite(said.checkpoint_seconds()),
+          "checkpoint_seconds", "zero or more");
+  require(said.keep_checkpoints() >= 0, "keep_checkpoints", "zero or more");
+  require(said.max_divergences() >= 0, "max_divergences", "zero or more");
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
   require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
   require(s.router_correction_rate >= 0 && std::isfinite(s.router_correction_rate),
           "router_correction_rate", "zero or positive");
-  const bool named = s.vocabulary == VocabularyKind::kTokenizer;
-  checks.Require(named == !s.tokenizer.empty(), data, "tokenizer",
-                 "set with vocabulary: TOKENIZER, and with no other vocabulary");
-  checks.Require(s.format != DataFormat::kTokens || named, data, "tokenizer",
-                 "set with format: TOKENS; it defines the ids of the files");
-  checks.Require(s.bpe_vocab_size >= 257 && s.bpe_vocab_size <= 1 << 22, data, "bpe_vocab_size",
-                 "in 257..4194304 (257: the bytes and <|endoftext|>)");
-  checks.Require(s.token_bits == 0 || s.token_bits == 16 || s.token_bits == 32, data, "token_bits",
-                 "16, 32 or 0 (as many as the vocabulary needs)");
-  checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
+  CheckData(said.data(), at.Nested("data"), &checks);
   return checks.status();
 }
 
@@ -142,13 +154,6 @@ ScheduleKind ToSchedule(v1::Schedule::Kind schedule) {
     if (message == schedule) return kind;
   }
   return ScheduleKind::kConstant;
-}
-
-v1::Schedule::Kind ToMessage(ScheduleKind kind) {
-  for (const auto& [message, schedule] : kSchedules) {
-    if (schedule == kind) return message;
-  }
-  return v1::Schedule::CONSTANT;
 }
 
 // Returns the existing meaning of a name in the expressions of rules, which a let may not take, or
@@ -349,6 +354,72 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
   }
 }
 
+// Returns the data with its defaults filled in.
+v1::Data CompleteData(const v1::Data& said) {
+  v1::Data data;
+  data.set_format(said.format() == v1::Data::FORMAT_UNSPECIFIED ? v1::Data::TEXT : said.format());
+  data.set_vocabulary(VocabularyOf(said));
+  data.set_tokenizer(said.tokenizer());
+  if (data.vocabulary() == v1::Data::BPE) {
+    data.set_bpe_vocab_size(said.has_bpe_vocab_size() ? said.bpe_vocab_size() : 4096);
+  }
+  data.set_token_bits(said.token_bits());
+  data.set_begin_token(said.begin_token());
+  data.set_end_token(said.end_token());
+  data.set_val_fraction(said.has_val_fraction() ? said.val_fraction() : 0.1);
+  data.set_keep_order(said.keep_order());
+  return data;
+}
+
+// Returns the text of a recipe whose fields are those of `s`, and, if `s` does not have them, of
+// `said`.
+std::string CompleteText(const TrainSpec& s, const v1::Train& said) {
+  v1::Train message;
+  message.set_max_steps(static_cast<int32_t>(s.max_steps));
+  message.set_batch_size(static_cast<int32_t>(s.batch_size));
+  message.set_gradient_accumulation_steps(static_cast<int32_t>(s.gradient_accumulation_steps));
+  message.set_units(static_cast<int32_t>(s.units));
+  message.set_learning_rate(s.learning_rate);
+  message.set_beta1(s.beta1);
+  message.set_beta2(s.beta2);
+  message.set_eps(s.eps);
+  message.set_weight_decay(s.weight_decay);
+  message.set_weight_decay_on(s.decay_everything ? v1::Train::EVERYTHING : v1::Train::MATRICES);
+  message.set_grad_clip(s.grad_clip);
+  const bool has_schedule = said.schedule() != v1::Schedule::KIND_UNSPECIFIED;
+  message.set_schedule(has_schedule ? said.schedule() : v1::Schedule::CONSTANT);
+  message.set_warmup_steps(static_cast<int32_t>(s.warmup_steps));
+  if (s.warmup_multiplies) message.set_warmup(v1::Train::MULTIPLIES);
+  message.set_min_learning_rate(s.min_learning_rate);
+  message.set_decay_steps(static_cast<int32_t>(s.decay_steps));
+  message.set_cooldown_steps(static_cast<int32_t>(s.cooldown_steps));
+  if (s.schedule == ScheduleKind::kWsd) {
+    const bool has_cooldown = said.cooldown() != v1::Cooldown::KIND_UNSPECIFIED;
+    message.set_cooldown(has_cooldown ? said.cooldown() : v1::Cooldown::LINEAR);
+  }
+  message.set_seed(s.seed);
+  *message.mutable_data() = CompleteData(said.data());
+  message.set_eval_interval(said.eval_interval());
+  message.set_eval_batches(said.eval_batches());
+  message.set_checkpoint_interval(said.checkpoint_interval());
+  message.set_checkpoint_seconds(said.has_checkpoint_seconds() ? said.checkpoint_seconds() : 60);
+  message.set_keep_checkpoints(said.has_keep_checkpoints() ? said.keep_checkpoints() : 2);
+  message.set_dtype(s.dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
+  message.set_recompute(s.recompute_blocks ? v1::Recompute::BLOCK : v1::Recompute::NONE);
+  const bool skips = said.on_divergence() == v1::Train::SKIP;
+  message.set_on_divergence(skips ? v1::Train::SKIP : v1::Train::STOP);
+  message.set_max_divergences(said.has_max_divergences() ? said.max_divergences() : 10);
+  message.set_label_smoothing(s.label_smoothing);
+  message.set_z_loss(s.z_loss);
+  message.set_ema_decay(s.ema_decay);
+  message.set_router_correction_rate(s.router_correction_rate);
+  if (s.masked_tokens.has_value()) {
+    WriteMaskedTokens(*s.masked_tokens, message.mutable_masked_tokens());
+  }
+  WriteRules(s, &message);
+  return textproto::PrintText(message);
+}
+
 }  // namespace
 
 const char* NameOf(RuleField field) {
@@ -394,39 +465,15 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.cooldown() == v1::Cooldown::ONE_MINUS_SQRT) s.cooldown = CooldownKind::kOneMinusSqrt;
   if (message.cooldown() == v1::Cooldown::COSINE) s.cooldown = CooldownKind::kCosine;
   if (message.has_seed()) s.seed = message.seed();
-  const v1::Data& data = message.data();
-  if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
-  if (data.format() == v1::Data::TOKENS) s.format = DataFormat::kTokens;
-  if (data.format() == v1::Data::JSONL) s.format = DataFormat::kJsonl;
-  // A tokenizer file implies the vocabulary TOKENIZER.
-  if (data.vocabulary() == v1::Data::TOKENIZER || !data.tokenizer().empty()) {
-    s.vocabulary = VocabularyKind::kTokenizer;
-  }
-  if (data.vocabulary() == v1::Data::BYTES) s.vocabulary = VocabularyKind::kBytes;
-  if (data.vocabulary() == v1::Data::BPE) s.vocabulary = VocabularyKind::kBpe;
-  if (data.vocabulary() == v1::Data::CHARACTERS) s.vocabulary = VocabularyKind::kCharacters;
-  s.tokenizer = data.tokenizer();
-  if (data.has_bpe_vocab_size()) s.bpe_vocab_size = data.bpe_vocab_size();
-  s.token_bits = data.token_bits();
-  s.begin_token = data.begin_token();
-  s.end_token = data.end_token();
-  if (data.has_val_fraction()) s.val_fraction = data.val_fraction();
-  s.keep_order = data.keep_order();
-  s.eval_interval = message.eval_interval();
-  s.eval_batches = message.eval_batches();
-  s.checkpoint_interval = message.checkpoint_interval();
-  if (message.has_checkpoint_seconds()) s.checkpoint_seconds = message.checkpoint_seconds();
-  if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
+  s.keep_order = message.data().keep_order();
   if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
   s.recompute_blocks = message.recompute() == v1::Recompute::BLOCK;
-  if (message.on_divergence() == v1::Train::SKIP) s.on_divergence = OnDivergence::kSkip;
-  if (message.has_max_divergences()) s.max_divergences = message.max_divergences();
   s.label_smoothing = message.label_smoothing();
   s.z_loss = message.z_loss();
   s.ema_decay = message.ema_decay();
   s.router_correction_rate = message.router_correction_rate();
   const Located at(file, message, &locations);
-  PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  PLUMB_RETURN_IF_ERROR(CheckRanges(message, s, at));
   if (message.has_masked_tokens()) {
     PLUMB_RETURN_IF_ERROR(ReadMaskedTokens(message.masked_tokens(), at.Nested("masked_tokens"),
                                            &s.masked_tokens.emplace()));
@@ -445,6 +492,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
                    "muon: no tensor is updated by it; set optimizer: MUON, in a rule "
                    "or for all matrices of layers");
   }
+  s.text = CompleteText(s, message);
   return s;
 }
 
@@ -452,70 +500,6 @@ bool TrainSpec::UsesMuon() const {
   return optimizer == OptimizerKind::kMuon ||
          std::any_of(rules.begin(), rules.end(),
                      [](const TrainRule& rule) { return rule.optimizer == OptimizerKind::kMuon; });
-}
-
-std::string TrainSpec::ToText() const {
-  v1::Train message;
-  message.set_max_steps(static_cast<int32_t>(max_steps));
-  message.set_batch_size(static_cast<int32_t>(batch_size));
-  message.set_gradient_accumulation_steps(static_cast<int32_t>(gradient_accumulation_steps));
-  message.set_units(static_cast<int32_t>(units));
-  message.set_learning_rate(learning_rate);
-  message.set_beta1(beta1);
-  message.set_beta2(beta2);
-  message.set_eps(eps);
-  message.set_weight_decay(weight_decay);
-  message.set_weight_decay_on(decay_everything ? v1::Train::EVERYTHING : v1::Train::MATRICES);
-  message.set_grad_clip(grad_clip);
-  message.set_schedule(ToMessage(schedule));
-  message.set_warmup_steps(static_cast<int32_t>(warmup_steps));
-  if (warmup_multiplies) message.set_warmup(v1::Train::MULTIPLIES);
-  message.set_min_learning_rate(min_learning_rate);
-  message.set_decay_steps(static_cast<int32_t>(decay_steps));
-  message.set_cooldown_steps(static_cast<int32_t>(cooldown_steps));
-  if (schedule == ScheduleKind::kWsd) {
-    message.set_cooldown(cooldown == CooldownKind::kLinear         ? v1::Cooldown::LINEAR
-                         : cooldown == CooldownKind::kOneMinusSqrt ? v1::Cooldown::ONE_MINUS_SQRT
-                                                                   : v1::Cooldown::COSINE);
-  }
-  message.set_seed(seed);
-  v1::Data* data = message.mutable_data();
-  data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS
-                   : format == DataFormat::kTokens  ? v1::Data::TOKENS
-                   : format == DataFormat::kJsonl   ? v1::Data::JSONL
-                                                    : v1::Data::TEXT);
-  data->set_vocabulary(vocabulary == VocabularyKind::kBytes       ? v1::Data::BYTES
-                       : vocabulary == VocabularyKind::kTokenizer ? v1::Data::TOKENIZER
-                       : vocabulary == VocabularyKind::kBpe       ? v1::Data::BPE
-                                                                  : v1::Data::CHARACTERS);
-  data->set_tokenizer(tokenizer);
-  if (vocabulary == VocabularyKind::kBpe) {
-    data->set_bpe_vocab_size(static_cast<int32_t>(bpe_vocab_size));
-  }
-  data->set_token_bits(static_cast<int32_t>(token_bits));
-  data->set_begin_token(begin_token);
-  data->set_end_token(end_token);
-  data->set_val_fraction(val_fraction);
-  data->set_keep_order(keep_order);
-  message.set_eval_interval(static_cast<int32_t>(eval_interval));
-  message.set_eval_batches(static_cast<int32_t>(eval_batches));
-  message.set_checkpoint_interval(static_cast<int32_t>(checkpoint_interval));
-  message.set_checkpoint_seconds(checkpoint_seconds);
-  message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
-  message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
-  message.set_recompute(recompute_blocks ? v1::Recompute::BLOCK : v1::Recompute::NONE);
-  message.set_on_divergence(on_divergence == OnDivergence::kSkip ? v1::Train::SKIP
-                                                                 : v1::Train::STOP);
-  message.set_max_divergences(static_cast<int32_t>(max_divergences));
-  message.set_label_smoothing(label_smoothing);
-  message.set_z_loss(z_loss);
-  message.set_ema_decay(ema_decay);
-  message.set_router_correction_rate(router_correction_rate);
-  if (masked_tokens.has_value()) {
-    WriteMaskedTokens(*masked_tokens, message.mutable_masked_tokens());
-  }
-  WriteRules(*this, &message);
-  return textproto::PrintText(message);
 }
 
 }  // namespace plumb

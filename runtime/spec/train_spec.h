@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainSpec: how a model is trained (schema plumb.v1.Train), with defaults filled in. A value;
-// model/update_plan.h applies its rules to a model.
+// TrainSpec: how a session trains a model (schema plumb.v1.Train), with defaults filled in. A
+// value; model/update_plan.h applies its rules to a model.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 
@@ -20,9 +20,6 @@ namespace plumb {
 
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
-enum class DataFormat { kText, kDocuments, kTokens, kJsonl };
-enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
-enum class OnDivergence { kStop, kSkip };
 
 // Field of a rule that is an expression.
 enum class RuleField { kLearningRate, kWeightDecay, kBeta1, kBeta2, kEps, kClip };
@@ -95,23 +92,9 @@ struct TrainSpec {
   int64_t cooldown_steps = 0;  // for kWsd
   CooldownKind cooldown = CooldownKind::kLinear;
   uint64_t seed = 1;
-  DataFormat format = DataFormat::kText;
-  VocabularyKind vocabulary = VocabularyKind::kCharacters;
-  std::string tokenizer;  // path, for kTokenizer
-  int64_t bpe_vocab_size = 4096;
-  int64_t token_bits = 0;
-  std::string begin_token, end_token;  // names; "": the tokenizer's defaults
-  double val_fraction = 0.1;
   bool keep_order = false;
-  int64_t eval_interval = 0;
-  int64_t eval_batches = 0;
-  int64_t checkpoint_interval = 0;
-  double checkpoint_seconds = 60;  // 0 = none
-  int64_t keep_checkpoints = 2;
   DType dtype = DType::kF32;  // or kBF16
   bool recompute_blocks = false;
-  OnDivergence on_divergence = OnDivergence::kStop;
-  int64_t max_divergences = 10;
   double label_smoothing = 0;
   double z_loss = 0;
   std::optional<MaskedTokensSpec> masked_tokens;  // absent: the targets are given
@@ -122,6 +105,9 @@ struct TrainSpec {
   std::vector<Statement> lets;   // for the expressions of rules
   std::vector<TrainRule> rules;  // the first that matches a tensor applies
   std::vector<NormalizeRule> normalize;
+  // The recipe as text, with the fields that a session does not use. Every field with a nonzero
+  // default is written, so that a later change of a default does not affect it.
+  std::string text;
 
   bool UsesMuon() const;  // true if any tensor is updated by Muon
 
@@ -129,10 +115,6 @@ struct TrainSpec {
   int64_t num_units() const { return units == 0 ? gradient_accumulation_steps : units; }
   int64_t unit_rows() const { return batch_size / units_per_micro_batch(); }
   int64_t units_per_micro_batch() const { return num_units() / gradient_accumulation_steps; }
-
-  // Returns the recipe as text. Every field with a nonzero default is written, so that a later
-  // change of a default does not affect it.
-  std::string ToText() const;
 };
 
 // Parses `text` in protobuf text format, then applies `overrides` ("max_steps", "200") in order.

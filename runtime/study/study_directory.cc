@@ -220,17 +220,6 @@ absl::Status IncomingRun::Finish() {
 
 absl::Status IncomingRun::Discard() { return RemoveTree(gathering_); }
 
-absl::Status CopyRun(const std::string& from, const std::string& to) {
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListRunFiles(from));
-  PLUMB_ASSIGN_OR_RETURN(IncomingRun run, IncomingRun::Begin(to));
-  for (const std::string& file : files) {
-    PLUMB_ASSIGN_OR_RETURN(const std::string content,
-                           ReadFile(absl::StrCat(from, "/", file), kMaxResultBytes));
-    PLUMB_RETURN_IF_ERROR(run.Add(file, content));
-  }
-  return run.Finish();
-}
-
 absl::Status RemoveRun(const std::string& directory) {
   const std::string gone = absl::StrCat(directory, kGathering);
   PLUMB_RETURN_IF_ERROR(RemoveTree(gone));

@@ -64,8 +64,6 @@ class IncomingRun {
   std::string directory_, gathering_;
 };
 
-absl::Status CopyRun(const std::string& from, const std::string& to);
-
 // Removes a run at once, by a rename: a process that is killed leaves the whole run or none of it.
 absl::Status RemoveRun(const std::string& directory);
 

@@ -5,7 +5,7 @@
 // There are three kinds: `characters` (one token for each Unicode character of a given text,
 // ordered by code point), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). The
 // first two may have one more token, the last one, that marks both the beginning and the end of a
-// document. Subwords have the special tokens that special_tokens.h reads.
+// document. Subwords have the special tokens that tokenizer_file.h reads.
 //
 // The JSON form (`tokenizer.json` of a run) of subwords is the file that they were read from, else:
 //

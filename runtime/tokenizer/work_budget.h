@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace plumb {
@@ -40,10 +41,19 @@ class WorkBudget {
   absl::Status ChargeLookup(size_t bytes, absl::string_view part) {
     return Charge(kStepsPerLookup * static_cast<uint64_t>(bytes), part);
   }
-  absl::Status Exhausted(absl::string_view part) const;
+  absl::Status Exhausted(absl::string_view part) const {
+    return absl::ResourceExhaustedError(absl::StrCat(part, ": more than the limit of ", limit_,
+                                                     " steps for ", bytes_, " bytes of text",
+                                                     kAdvice));
+  }
 
   // Maximum number of steps (normalizers, pre-tokenizers, decoders, post-processors) in a list.
   static constexpr size_t kMaxParts = 64;
+
+  static constexpr absl::string_view kAdvice =
+      ": plumb bounds the time and memory of a tokenizer; use the tokenizer.json that the model "
+      "was "
+      "published with";
 
  private:
   static constexpr uint64_t kSteps = uint64_t{1} << 24, kStepsPerByte = 512;
@@ -53,7 +63,11 @@ class WorkBudget {
 };
 
 // Fails in the same way if a list at `place` has too many steps.
-absl::Status CheckPartCount(size_t parts, absl::string_view place);
+inline absl::Status CheckPartCount(size_t parts, absl::string_view place) {
+  if (parts <= WorkBudget::kMaxParts) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      place, ": more than the limit of ", WorkBudget::kMaxParts, " steps", WorkBudget::kAdvice));
+}
 
 }  // namespace plumb
 

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/masked_tokens.h"
 
 namespace plumb {
 

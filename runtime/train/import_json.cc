@@ -75,11 +75,6 @@ absl::StatusOr<Json> ReadImportJson(const std::string& run) {
   return json;
 }
 
-std::string TextMember(const Json& value, absl::string_view name) {
-  const Json* found = FindMember(value, name);
-  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
-}
-
 // Returns the JSON that identifies a file of the checkpoint whose weights are used in place.
 absl::StatusOr<Json> FileJson(const SafetensorsFile& file) {
   PLUMB_ASSIGN_OR_RETURN(const FileStamp stamp, StampOfFile(file.path()));

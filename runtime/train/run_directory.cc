@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/strict_json.h"
-#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"

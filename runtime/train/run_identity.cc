@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/formats/file_hash.h"
 #include "runtime/formats/hash.h"
-#include "runtime/tokenizer/special_tokens.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"
 #include "runtime/train/run_model.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
-#include "runtime/client/text_difference.h"
+#include "runtime/base/text_format.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/train/run_identity.h"
 

@@ -10,7 +10,7 @@
 #include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/reader.h"
-#include "runtime/train/checkpoint/trainer_tensors.h"
+#include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/data_passes.h"
 #include "runtime/train/run_plugins.h"
 #include "runtime/train/train_run_state.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/special_tokens.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/train/train_run.h"
 #include "runtime/train/train_run_state.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions on the fields of a model's description, for import (family_template.h) and export
-// (family_export.h). Stateless.
+// Functions on the fields of a model's description, for import and export (family_template.h).
+// Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_MODEL_FIELDS_H_
 #define PLUMB_RUNTIME_ZOO_MODEL_FIELDS_H_
 

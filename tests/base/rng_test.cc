@@ -32,14 +32,8 @@ uint64_t Unmix(uint64_t x) {
   return unshift(x, 30) - 0x9e3779b97f4a7c15u;
 }
 
-uint64_t NameHash(const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 RngStream StreamWithKey(uint64_t key, uint64_t step) {
-  return RngStream(Unmix(Unmix(key) ^ NameHash("kat")), "kat", step);
+  return RngStream(Unmix(Unmix(key) ^ Fnv1a64("kat")), "kat", step);
 }
 
 // Random123's kat_vectors for philox4x32-10.
@@ -55,6 +49,12 @@ constexpr Kat kVectors[] = {
      0x0370734413198a2eu,
      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 };
+
+TEST(Fnv1a64Test, HasThePublishedValues) {
+  EXPECT_EQ(Fnv1a64(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(Fnv1a64("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(Fnv1a64("foobar"), 0x85944171f73967e8u);
+}
 
 TEST(RngStreamTest, DrawsThePublishedPhiloxVectors) {
   for (const Kat& kat : kVectors) {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "runtime/compile/node_cost.h"
+#include "runtime/compile/executable.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/gemv/quantize.h"

@@ -55,7 +55,6 @@ TEST(DatasetTest, DocumentsAreTheLinesThatAreNotEmpty) {
   EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 2), "mia");
   // Line ends are not characters of documents.
   EXPECT_EQ(dataset->tokenizer(), *Tokenizer::Characters({"aeimv"}, true));
-  EXPECT_EQ(dataset->longest_document(Split::kTrain), 4);
   EXPECT_EQ(dataset->num_tokens(Split::kTrain), 10);
   EXPECT_EQ(dataset->num_cropped(Split::kTrain, 5), 0);
   EXPECT_EQ(dataset->num_cropped(Split::kTrain, 4), 1);

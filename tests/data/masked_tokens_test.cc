@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/masked_tokens.h"
+#include "runtime/data/batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

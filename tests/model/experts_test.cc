@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/compile/executable.h"
-#include "runtime/compile/node_cost.h"
 #include "runtime/model/describe.h"
 #include "runtime/model/update_plan.h"
 #include "runtime/session/newton_schulz.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/compile/node_cost.h"
+#include "runtime/compile/executable.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/packed_weights.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/picture/labels.h"
 #include "tests/picture/picture_models.h"
 
 namespace plumb {

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
-#include "runtime/ranks/mpi_library.h"
+#include "runtime/ranks/launch.h"
 
 namespace plumb {
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks that the installed files are complete and work after a move: no file contains the path of the
-# installation or of the build; the tool finds norms, placements and the checker; shells find the completions.
+# installation or of the build; the tool finds norms, placements and the checker.
 #   moved_runs.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 installed=$prefix
@@ -15,8 +15,7 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 libdir=$(realpath "$(dirname "$(find "$prefix" -name plumb.pc)")/..")
 for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "$libdir/cmake/plumb/plumb-config.cmake" \
   "$prefix"/include/{plumb.h,plumb.hpp,plumb/types.h,plumb/norm_plugin.h,plumb/ext/residual.h,plumb/norm_rows.h} "$prefix/share/plumb/placements/pre.pbtxt" \
-  "$prefix"/share/man/man1/plumb{,-train,-compare,-plugin-new}.1 "$prefix/share/bash-completion/completions/plumb" \
-  "$prefix/share/zsh/site-functions/_plumb" "$prefix/share/fish/vendor_completions.d/plumb.fish"; do
+  "$prefix"/share/man/man1/plumb{,-train,-compare,-plugin-new}.1; do
   [ -s "$file" ] || fail "$file is missing"
 done
 [ "$(find "$prefix/include" -name '*.h' | wc -l)" = 9 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
@@ -36,5 +35,3 @@ printf 'n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nblock {
 plumb describe m.pbtxt > /dev/null
 plumb plugin check "$libdir/plumb/norm-v1/rms_norm.so" --level 1 > /dev/null
 [ "$(plumb help --man train)" = "$(cat "$prefix/share/man/man1/plumb-train.1")" ] || fail "the page of plumb train"
-# shellcheck disable=SC2016  # bash expands it
-bash --norc -c '. "$1"; complete -p plumb' _ "$prefix/share/bash-completion/completions/plumb" | grep -q _plumb

@@ -51,8 +51,7 @@ for file in "include/plumb.h" "include/plumb/types.h" "include/plumb/norm_plugin
 done
 for file in "$libdir/plumb/norm-v1/rms_norm.so" "share/plumb/placements/pre.pbtxt"; do has plumb-norms "$file"; done
 for file in bin/plumb libexec/plumb/plumb-norm-check share/man/man1/plumb.1.gz share/man/man1/plumb-plugin-new.1.gz \
-  share/doc/plumb/README.md share/doc/plumb/docs/placements.md share/doc/plumb/examples/why_normalise/pre.pbtxt \
-  share/bash-completion/completions/plumb 'share/zsh/[a-z-]+/_plumb' share/fish/vendor_completions.d/plumb.fish; do
+  share/doc/plumb/README.md share/doc/plumb/docs/placements.md share/doc/plumb/examples/why_normalise/pre.pbtxt; do
   has plumb "$file"
 done
 [ ${#names[@]} = 4 ] || has plumb-mpi "$libdir/plumb/libplumb-mpi.so"

@@ -11,6 +11,7 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,8 +114,6 @@ TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {
   const FloatMode before = FloatMode::Current();
   ASSERT_TRUE(KeepsDenormals());
   {
-    const ScopedNoDenormals inactive(false);
-    EXPECT_TRUE(KeepsDenormals());
     const ScopedNoDenormals outer;
     EXPECT_FALSE(KeepsDenormals());
     {
@@ -138,7 +137,8 @@ TEST_F(FloatModeTest, AStepLeavesTheCallersModeAlone) {
   StepProfile profile;
   for (const bool flushes : {false, true}) {
     for (const int rounding : {FE_TONEAREST, FE_UPWARD}) {
-      const ScopedNoDenormals callers(flushes);
+      std::optional<ScopedNoDenormals> callers;
+      if (flushes) callers.emplace();
       std::fesetround(rounding);
       const FloatMode before = FloatMode::Current();
       for (StepProfile* timed : {&profile, static_cast<StepProfile*>(nullptr)}) {
@@ -206,20 +206,18 @@ TEST_F(FloatModeTest, MomentsOfRowsWithoutGradientsDecayToZero) {
   model.vocab_size = 5;
   const auto context = MakeContext(runtime_.get(), model.Text());
   const Dataset data = RareLetters();
-  for (const bool keeps : {false, true}) {
-    const auto session = Make(*context, data, FastDecay());
-    if (keeps) session->KeepDenormals();
-    const int64_t n = session->parameters().layout().size;
-    int denormals = 0;
-    for (int i = 0; i < 300; ++i) {
-      ASSERT_TRUE(session->Step().ok());
-      denormals = CountDenormals(session->first_moments(), n) +
-                  CountDenormals(session->second_moments(), n);
-      if (keeps) continue;
-      ASSERT_EQ(denormals, 0) << "after step " << i + 1;
-    }
-    EXPECT_EQ(denormals > 0, keeps) << "the test decays nothing";
+  const auto session = Make(*context, data, FastDecay());
+  const int64_t n = session->parameters().layout().size;
+  std::ptrdiff_t zeros = 0, min_zeros = n;
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(session->Step().ok());
+    const int denormals =
+        CountDenormals(session->first_moments(), n) + CountDenormals(session->second_moments(), n);
+    ASSERT_EQ(denormals, 0) << "after step " << i + 1;
+    zeros = std::count(session->second_moments(), session->second_moments() + n, 0.0f);
+    min_zeros = std::min(min_zeros, zeros);
   }
+  EXPECT_GT(zeros, min_zeros) << "the test decays nothing";
 }
 
 // Returns the numbers that must be bit-identical: losses and norms of gradients, then the weights.
@@ -248,7 +246,8 @@ TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
   const auto first = Make(*context, data, FastDecay());
   const std::vector<double> expected = LossesOf(first.get(), steps);
   for (const bool flushes : {false, true}) {
-    const ScopedNoDenormals callers(flushes);
+    std::optional<ScopedNoDenormals> callers;
+    if (flushes) callers.emplace();
     for (const int threads : {1, 2, 3}) {
       const auto session = Make(*context, data, FastDecay(), threads);
       EXPECT_EQ(LossesOf(session.get(), steps), expected) << threads << " threads";
@@ -286,7 +285,8 @@ TEST_F(FloatModeTest, EvaluationAndDecodingReadDenormalsAsZeros) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const std::vector<double> expected = results(0, format, 1);
     for (const bool flushes : {false, true}) {
-      const ScopedNoDenormals callers(flushes);
+      std::optional<ScopedNoDenormals> callers;
+      if (flushes) callers.emplace();
       const FloatMode before = FloatMode::Current();
       for (const int threads : {1, 2}) {
         EXPECT_EQ(results(kDenormal, format, threads), expected);
@@ -303,7 +303,8 @@ TEST_F(FloatModeTest, StatisticsCountDenormalsAsZeros) {
       x[n / 2] = large;
       const double must = large == 2.0f ? 2.0 : 0.0;
       for (const bool flushes : {false, true}) {
-        const ScopedNoDenormals callers(flushes);
+        std::optional<ScopedNoDenormals> callers;
+        if (flushes) callers.emplace();
         const TensorStats stats = StatsOf(x.data(), static_cast<int64_t>(n), 2);
         EXPECT_EQ(stats.count, static_cast<int64_t>(n));
         EXPECT_EQ(stats.sum, must);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/data/masked_tokens.h"
+#include "runtime/data/batches.h"
 #include "tests/app/evaluate.h"
 #include "tests/session/rank_train_fixture.h"
 #include "tests/session/scratch_dir.h"

@@ -71,7 +71,7 @@ TEST(HostileTextTest, DamagedModelsAreRefusedOrRead) {
 }
 
 TEST(HostileTextTest, DamagedTrainingTextsAreRefusedOrRead) {
-  const std::string seed = TrainSpec().ToText();
+  const std::string seed = ParseTrainSpec("", "t.pbtxt", {})->text;
   const RngStream stream(2, "damage");
   uint64_t next = 0;
   for (int i = 0; i < 3000; ++i) {

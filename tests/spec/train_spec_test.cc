@@ -39,15 +39,15 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_EQ(s.min_learning_rate, 0);
   EXPECT_EQ(s.decay_steps, 1000);
   EXPECT_EQ(s.seed, 1u);
-  EXPECT_EQ(s.format, DataFormat::kText);
-  EXPECT_EQ(s.vocabulary, VocabularyKind::kCharacters);
-  EXPECT_EQ(s.val_fraction, 0.1);
   EXPECT_FALSE(s.keep_order);
-  EXPECT_EQ(s.eval_interval, 0);
-  EXPECT_EQ(s.eval_batches, 0);
-  EXPECT_EQ(s.checkpoint_interval, 0);
-  EXPECT_EQ(s.keep_checkpoints, 2);
-  EXPECT_EQ(s.on_divergence, OnDivergence::kStop);
+  for (const char* field : {"format: TEXT\n", "vocabulary: CHARACTERS\n", "val_fraction: 0.1\n",
+                            "checkpoint_seconds: 60\n", "keep_checkpoints: 2\n",
+                            "on_divergence: STOP\n", "max_divergences: 10\n"}) {
+    EXPECT_THAT(s.text, testing::HasSubstr(field));
+  }
+  for (const char* field : {"eval_interval", "eval_batches", "checkpoint_interval"}) {
+    EXPECT_THAT(s.text, testing::Not(testing::HasSubstr(field)));
+  }
   EXPECT_EQ(s.dtype, DType::kF32);
   EXPECT_FALSE(s.recompute_blocks);
 }
@@ -97,16 +97,13 @@ TEST(TrainSpecTest, TakesGivenValues) {
   EXPECT_EQ(s.z_loss, 1e-4);
   EXPECT_EQ(s.ema_decay, 0.999);
   EXPECT_EQ(s.router_correction_rate, 0.002);
-  EXPECT_EQ(s.format, DataFormat::kDocuments);
-  EXPECT_EQ(s.vocabulary, VocabularyKind::kBytes);
-  EXPECT_EQ(s.val_fraction, 0.25);
   EXPECT_TRUE(s.keep_order);
-  EXPECT_EQ(s.eval_interval, 20);
-  EXPECT_EQ(s.eval_batches, 4);
-  EXPECT_EQ(s.checkpoint_interval, 50);
-  EXPECT_EQ(s.keep_checkpoints, 3);
-  EXPECT_EQ(s.on_divergence, OnDivergence::kSkip);
-  EXPECT_EQ(s.max_divergences, 4);
+  for (const char* field :
+       {"format: DOCUMENTS\n", "vocabulary: BYTES\n", "val_fraction: 0.25\n", "eval_interval: 20\n",
+        "eval_batches: 4\n", "checkpoint_interval: 50\n", "keep_checkpoints: 3\n",
+        "on_divergence: SKIP\n", "max_divergences: 4\n"}) {
+    EXPECT_THAT(s.text, testing::HasSubstr(field));
+  }
   EXPECT_EQ(s.dtype, DType::kBF16);
   EXPECT_TRUE(s.recompute_blocks);
 }
@@ -123,17 +120,17 @@ TEST(TrainSpecTest, AZeroThatMeansSomethingIsNotADefault) {
   EXPECT_EQ(s.weight_decay, 0);
   EXPECT_EQ(s.grad_clip, 0);
   EXPECT_EQ(s.seed, 0u);
-  EXPECT_EQ(s.keep_checkpoints, 0);
-  EXPECT_EQ(s.val_fraction, 0);
+  EXPECT_THAT(s.text, testing::HasSubstr("keep_checkpoints: 0\n"));
+  EXPECT_THAT(s.text, testing::HasSubstr("val_fraction: 0\n"));
 }
 
 TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
   for (const char* text : {"", kEverything, "schedule: LINEAR learning_rate: 0 seed: 0",
                            "learning_rate: 0.30000000000000004 max_steps: 2147483647"}) {
     const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
-    const absl::StatusOr<TrainSpec> again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {});
+    const absl::StatusOr<TrainSpec> again = ParseTrainSpec(s.text, "run/train.pbtxt", {});
     ASSERT_TRUE(again.ok()) << again.status();
-    EXPECT_EQ(again->ToText(), s.ToText());
+    EXPECT_EQ(again->text, s.text);
     EXPECT_EQ(again->learning_rate, s.learning_rate);
     EXPECT_EQ(again->max_steps, s.max_steps);
     EXPECT_EQ(again->decay_steps, s.decay_steps);
@@ -166,8 +163,8 @@ TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   EXPECT_FALSE(s.rules[0].field(RuleField::kClip).has_value());
   EXPECT_EQ(s.rules[1].tensors, TensorClass::kMatrices);
   EXPECT_EQ(s.rules[2].tensors, TensorClass::kVectors);
-  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
-  EXPECT_EQ(again.ToText(), s.ToText());
+  const TrainSpec again = ParseTrainSpec(s.text, "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.text, s.text);
   ASSERT_EQ(again.rules.size(), 5u);
   for (const TrainSpec* spec : {&s, &again}) {
     EXPECT_FALSE(spec->rules[3].freezes);
@@ -211,9 +208,9 @@ TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
   ASSERT_EQ(s.lets.size(), 2u);
   EXPECT_EQ(s.lets[0].text.value, "base_width = 64");
   // The stored recipe of a run has no imports.
-  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
-  EXPECT_EQ(again.ToText(), s.ToText());
-  EXPECT_EQ(again.ToText().find("import"), std::string::npos);
+  const TrainSpec again = ParseTrainSpec(s.text, "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.text, s.text);
+  EXPECT_EQ(again.text.find("import"), std::string::npos);
   EXPECT_EQ(again.rules.size(), 2u);
 }
 
@@ -227,8 +224,8 @@ TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
           .value();
   EXPECT_EQ(s.optimizer, OptimizerKind::kMuon);
   EXPECT_EQ(s.rules[0].optimizer, OptimizerKind::kAdamW);
-  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
-  EXPECT_EQ(again.ToText(), s.ToText());
+  const TrainSpec again = ParseTrainSpec(s.text, "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.text, s.text);
   EXPECT_EQ(again.muon.momentum, 0.9);
   EXPECT_FALSE(again.muon.nesterov);
   EXPECT_EQ(again.muon.newton_schulz_steps, 3);
@@ -240,7 +237,7 @@ TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
   EXPECT_TRUE(plain.muon.nesterov);
   EXPECT_EQ(plain.muon.newton_schulz_steps, 5);
   EXPECT_FALSE(plain.muon.matches_adamw);
-  EXPECT_EQ(plain.ToText().find("muon"), std::string::npos);
+  EXPECT_EQ(plain.text.find("muon"), std::string::npos);
 }
 
 TEST(TrainSpecTest, MuonHasADefaultRateOfItsOwn) {
@@ -253,13 +250,13 @@ TEST(TrainSpecTest, MuonHasADefaultRateOfItsOwn) {
     ASSERT_TRUE(s.muon.learning_rate.has_value()) << text;
     EXPECT_EQ(s.muon.learning_rate->text.value, "20 * lr");
     // A run stores the default, so a later one does not change its rate.
-    EXPECT_THAT(s.ToText(), ::testing::HasSubstr("learning_rate: \"20 * lr\""));
-    EXPECT_EQ(spec(s.ToText()).ToText(), s.ToText());
+    EXPECT_THAT(s.text, ::testing::HasSubstr("learning_rate: \"20 * lr\""));
+    EXPECT_EQ(spec(s.text).text, s.text);
   }
   for (const char* text :
        {"optimizer: MUON learning_rate: 0.02", "optimizer: MUON muon { scale: MATCH_ADAMW }", ""}) {
     EXPECT_FALSE(spec(text).muon.learning_rate.has_value()) << text;
-    EXPECT_FALSE(spec(spec(text).ToText()).muon.learning_rate.has_value())
+    EXPECT_FALSE(spec(spec(text).text).muon.learning_rate.has_value())
         << text << ": a stored recipe sets learning_rate";
   }
   EXPECT_EQ(spec("optimizer: MUON muon { learning_rate: '5 * lr' }").muon.learning_rate->text.value,
@@ -273,8 +270,8 @@ TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {
         "schedule: WSD cooldown_steps: 7", "schedule: INVERSE_SQRT warmup_steps: 3",
         "schedule: LINEAR warmup: MULTIPLIES warmup_steps: 3"}) {
     const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
-    const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
-    EXPECT_EQ(again.ToText(), s.ToText());
+    const TrainSpec again = ParseTrainSpec(s.text, "run/train.pbtxt", {}).value();
+    EXPECT_EQ(again.text, s.text);
     EXPECT_EQ(again.schedule, s.schedule);
     EXPECT_EQ(again.cooldown, s.cooldown);
     EXPECT_EQ(again.cooldown_steps, s.cooldown_steps);
@@ -295,7 +292,7 @@ TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
   EXPECT_EQ(s.decay_steps, 7);
   EXPECT_EQ(s.learning_rate, 0.5);
   EXPECT_EQ(s.schedule, ScheduleKind::kCosine);
-  EXPECT_EQ(s.format, DataFormat::kDocuments);
+  EXPECT_THAT(s.text, testing::HasSubstr("format: DOCUMENTS\n"));
 }
 
 TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
@@ -323,14 +320,14 @@ TEST(TrainSpecTest, MaskedTokensHaveBertsDefaults) {
           "special_token: 4 }",
           "t.pbtxt", {})
           .value();
-  for (const TrainSpec& s : {said, ParseTrainSpec(said.ToText(), "run/train.pbtxt", {}).value()}) {
+  for (const TrainSpec& s : {said, ParseTrainSpec(said.text, "run/train.pbtxt", {}).value()}) {
     EXPECT_EQ(s.masked_tokens->share, 0.5);
     EXPECT_EQ(s.masked_tokens->mask_token, 0);
     EXPECT_EQ(s.masked_tokens->masked, 1);
     EXPECT_EQ(s.masked_tokens->random, 0);
     EXPECT_THAT(s.masked_tokens->special_tokens, testing::ElementsAre(3, 4));
   }
-  EXPECT_EQ(ParseTrainSpec(plain.ToText(), "run/train.pbtxt", {})->ToText(), plain.ToText());
+  EXPECT_EQ(ParseTrainSpec(plain.text, "run/train.pbtxt", {})->text, plain.text);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/report/git_commit.h"
+#include "runtime/report/report.h"
 
 #include <gtest/gtest.h>
 

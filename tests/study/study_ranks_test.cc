@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/ranks/local_ranks.h"
-#include "runtime/report/study_files.h"
+#include "runtime/report/tables.h"
 #include "runtime/study/results.h"
 #include "runtime/study/study_directory.h"
 #include "runtime/study/train_runs.h"

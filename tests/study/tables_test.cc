@@ -2,8 +2,7 @@
 #include "runtime/report/tables.h"
 #include "runtime/report/conclusion.h"
 #include "runtime/report/curve_points.h"
-#include "runtime/report/report_data.h"
-#include "runtime/report/study_files.h"
+#include "runtime/report/report.h"
 #include "runtime/study/text_fields.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/tokenizer/special_tokens.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

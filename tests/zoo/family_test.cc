@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/zoo/config_values.h"
-#include "runtime/zoo/family_export.h"
 #include "runtime/zoo/family_template.h"
 
 namespace plumb {

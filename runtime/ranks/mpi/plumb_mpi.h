@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports of libplumb-mpi.so, the only part of plumb that is linked with an MPI library. Nothing is
- * linked with it: plumb loads it if a launcher has started the process (ranks/mpi_library.h).
+ * linked with it: plumb loads it if a launcher has started the process (ranks/launch.h).
  *
  * It is a single C file over plumb.h and MPI 3, so that it can be built for another MPI than the
  * one that plumb was built with; PLUMB_MPI_LIBRARY then names it:

@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "runtime/client/plumb_api.h"
 #include "runtime/formats/safetensors.h"
 
 namespace plumb {
@@ -80,6 +81,13 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory);
 absl::StatusOr<SafetensorsFile> OpenCheckpointModel(const Checkpoint& checkpoint);
 // Errors: also NotFound if the checkpoint was written without an optimizer.
 absl::StatusOr<SafetensorsFile> OpenCheckpointOptimizer(const Checkpoint& checkpoint);
+
+// Returns the tensors of a state. Data is not copied: `trainer` must outlive them.
+std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state);
+
+// Copies all tensors of a state from a file that has no others. Errors: a list of all missing,
+// surplus and misshapen tensors; nothing is copied in this case.
+absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::State state);
 
 }  // namespace plumb
 
