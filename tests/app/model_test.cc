@@ -27,7 +27,7 @@ class ModelTest : public ::testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(ModelTest, DescribesWhatTheTextMeans) {
+TEST_F(ModelTest, DescribesAModel) {
   TinyModel tiny;
   tiny.placement = "peri";
   const auto described = DescribeModel(Make(tiny));
@@ -60,7 +60,7 @@ TEST_F(ModelTest, DescribesWhatTheTextMeans) {
   EXPECT_EQ(norm["shape"].dump(), "[8]");
 }
 
-TEST_F(ModelTest, ASourceIsAValueThatCanBeChangedAndParsed) {
+TEST_F(ModelTest, SourceIsAValue) {
   const ModelSource source = {TinyModel().Text(), "tiny.pbtxt", {}};
   ModelSource other = source;
   other.settings = {{"n_layer", "3"}, {"vocab_size", "0"}};
@@ -77,7 +77,7 @@ TEST_F(ModelTest, ASourceIsAValueThatCanBeChangedAndParsed) {
   EXPECT_EQ(ReadSpec(dir_.File("missing.pbtxt")).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(ModelTest, GradientNormsAreThoseOfTheGradients) {
+TEST_F(ModelTest, GradientNormsEqualTheGradients) {
   api::Model model = Make(TinyModel());
   ASSERT_TRUE(model.Init(1).ok());
   const auto outputs = RunTokens(&model, {RandomTokens(2, 5, 5)});

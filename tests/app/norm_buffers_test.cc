@@ -61,7 +61,7 @@ class NormBuffersTest : public ::testing::Test {
   const TestRun test_;
 };
 
-TEST_F(NormBuffersTest, AModelsDescriptionCountsThemByThemselves) {
+TEST_F(NormBuffersTest, DescribeCountsBuffersSeparately) {
   const nlohmann::ordered_json with = DescribeModel(Make("batch_norm")).value();
   // Its parameters are weight and bias, the same as batch_norm's.
   const nlohmann::ordered_json without = DescribeModel(Make("layer_norm")).value();
@@ -82,7 +82,7 @@ TEST_F(NormBuffersTest, AModelsDescriptionCountsThemByThemselves) {
                     Contains("layers.1.mlp.norm.running_var"), Contains("end.norm.running_mean")));
 }
 
-TEST_F(NormBuffersTest, APluginsDescriptionShowsThem) {
+TEST_F(NormBuffersTest, PluginDescriptionListsBuffers) {
   const nlohmann::json info = Describe("test.centering_eval");
   EXPECT_EQ(info["parameters"].size(), 0u);
   ASSERT_EQ(info["buffers"].size(), 2u);
@@ -95,7 +95,7 @@ TEST_F(NormBuffersTest, APluginsDescriptionShowsThem) {
   EXPECT_EQ(Describe("test.centering")["traits"], List({"cross-row", "shift-invariant"}));
 }
 
-TEST_F(NormBuffersTest, APluginsDescriptionSaysWhatIsAddedToAParameter) {
+TEST_F(NormBuffersTest, PluginDescriptionShowsParameterOffsets) {
   plumb_tensor_def weight{};
   weight.name = "weight";
   weight.ndim = 1;
@@ -113,7 +113,7 @@ TEST_F(NormBuffersTest, APluginsDescriptionSaysWhatIsAddedToAParameter) {
   EXPECT_EQ(info["parameters"][0]["offset"], 1);
 }
 
-TEST_F(NormBuffersTest, ThePermissionIsAWarningOnceForARun) {
+TEST_F(NormBuffersTest, CrossTokenPermissionWarnsOncePerRun) {
   test_.runtime()->TakeWarnings();
   test_.Open(test_.Request(test_.out()));
   const std::vector<std::string> warnings = test_.runtime()->TakeWarnings();
@@ -123,7 +123,7 @@ TEST_F(NormBuffersTest, ThePermissionIsAWarningOnceForARun) {
   EXPECT_THAT(test_.runtime()->TakeWarnings(), IsEmpty());
 }
 
-TEST_F(NormBuffersTest, ACheckpointHoldsThemByNameAndNoMoments) {
+TEST_F(NormBuffersTest, CheckpointHasBuffersWithoutMoments) {
   const auto run = test_.Open(test_.Request(test_.out()));
   TestRun::Steps(run.get(), 8);
   const std::string checkpoint = absl::StrCat(test_.out(), "/checkpoints/step-000008/");
@@ -143,7 +143,7 @@ TEST_F(NormBuffersTest, ACheckpointHoldsThemByNameAndNoMoments) {
   }
 }
 
-TEST_F(NormBuffersTest, ARunThatIsResumedIsTheRunThatWasNotBitForBit) {
+TEST_F(NormBuffersTest, ResumedRunHasTheSameBits) {
   const auto whole = test_.Open(test_.Request(test_.dir().File("whole")));
   TestRun::Steps(whole.get(), 8);
   {
@@ -160,7 +160,7 @@ TEST_F(NormBuffersTest, ARunThatIsResumedIsTheRunThatWasNotBitForBit) {
   }
 }
 
-TEST_F(NormBuffersTest, ATrainedModelEvaluatesAndSamplesWithThem) {
+TEST_F(NormBuffersTest, EvaluationAndSamplingReadBuffers) {
   const auto run = test_.Open(test_.Request(test_.out()));
   TestRun::Steps(run.get(), 8);
   const auto expected = run->ValidationLoss();
@@ -190,7 +190,7 @@ TEST_F(NormBuffersTest, BatchStatisticsNormsCannotSample) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("norm \"n\" (test.centering_eval)"));
 }
 
-TEST_F(NormBuffersTest, WeightFilesAreReadAsStrictlyAsWithoutThem) {
+TEST_F(NormBuffersTest, LoadRefusesMissingAndSurplusBuffers) {
   const std::string path = test_.dir().File("w.safetensors");
   api::Model model = Make("batch_norm"), other = Make("layer_norm");
   ASSERT_TRUE(model.Init(1).ok());
@@ -209,7 +209,7 @@ TEST_F(NormBuffersTest, WeightFilesAreReadAsStrictlyAsWithoutThem) {
 
 // A batch with gradients is run as a training step and one without as an evaluation. Neither
 // changes the model.
-TEST_F(NormBuffersTest, ABatchIsRunAsInTrainingOrAsInEvaluation) {
+TEST_F(NormBuffersTest, GradientsSelectTheTrainingPass) {
   api::Model model = Make("test.centering");
   ASSERT_TRUE(model.Init(1).ok());
   const Tokens tokens = RandomTokens(2, 6, 6);

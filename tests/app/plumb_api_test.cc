@@ -22,7 +22,7 @@ TEST(PlumbApiTest, ErrorsKeepTheirCodeAndMessage) {
 
 // An allocation failure that plumb.h reports becomes the error of the tools, wherever it was
 // caught.
-TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
+TEST(PlumbApiTest, AllocationFailureBecomesAnError) {
   bool refuses = false;
   api::RuntimeOptions options;
   options.use_environment = false;
@@ -46,7 +46,7 @@ TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
 }
 
 // The text is longer than the buffer that is tried first.
-TEST(PlumbApiTest, ALongTextComesWhole) {
+TEST(PlumbApiTest, ReadsTextsBeyondTheFirstBuffer) {
   const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime();
   TinyModel tiny;
   tiny.n_layer = 200;

@@ -69,14 +69,14 @@ TEST_F(ProbeRunTest, StepOneAndEveryMultipleAreWritten) {
   EXPECT_NEAR(std::sqrt(square), norm, 1e-5 * norm);
 }
 
-TEST_F(ProbeRunTest, NoFileAndNoFiguresUnlessAskedFor) {
+TEST_F(ProbeRunTest, ProbingIsOffByDefault) {
   const auto run = test_.Open(test_.Request(test_.out()));
   EXPECT_EQ(run->info().probe_every, 0);
   EXPECT_EQ(run->Step()->probe, nullptr);
   EXPECT_EQ(Probes(), "no file");
 }
 
-TEST_F(ProbeRunTest, TheReportHasTheFiguresOfTheFile) {
+TEST_F(ProbeRunTest, StepReportEqualsTheFile) {
   const auto run = test_.Open(Probed(2, {"logits", "param.head.weight"}));
   for (int step = 1; step <= 4; ++step) {
     const auto report = run->Step();
@@ -171,7 +171,7 @@ TEST_F(ProbeRunTest, DamagedSettingsAreNamed) {
   }
 }
 
-TEST_F(ProbeRunTest, AStepThatDivergesLeavesALineOnce) {
+TEST_F(ProbeRunTest, DivergedStepWritesOneLine) {
   TrainRequest request = Probed(1000);
   request.train_overrides = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
   const auto run = test_.Open(request);
@@ -192,7 +192,7 @@ TEST_F(ProbeRunTest, AStepThatDivergesLeavesALineOnce) {
   EXPECT_GT(nonfinite, 0);
 }
 
-TEST_F(ProbeRunTest, AModelListsItsPointsAndIsProbedWithoutTraining) {
+TEST_F(ProbeRunTest, ProbesAModelWithoutTraining) {
   TinyModel text;
   api::Model model = *TryModel(test_.runtime(), text.Text());
   const auto points = *ProbePoints(model);

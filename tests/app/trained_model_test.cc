@@ -67,7 +67,7 @@ TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
   EXPECT_GT(texts.size(), 8u);
 }
 
-TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
+TEST_F(TrainedModelTest, BatchedSamplesEqualSingleSamples) {
   Train();
   for (const api::Weights weights :
        {api::Weights::kF32, api::Weights::kBf16, api::Weights::kInt8}) {
@@ -102,7 +102,7 @@ TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
   }
 }
 
-TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
+TEST_F(TrainedModelTest, EvaluatesQuantizedWeights) {
   Train();
   const auto model = Open(test_.out());
   const auto f32 = model->Evaluate(test_.dir().File("data.txt"));
@@ -128,7 +128,7 @@ TEST_F(TrainedModelTest, WeightTypesHaveNames) {
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("did you mean \"int8\"?"));
 }
 
-TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
+TEST_F(TrainedModelTest, OpensACheckpointDirectory) {
   Train({{"checkpoint_interval", "4"}});
   const std::string fourth = JoinPath(test_.out(), "checkpoints/step-000004");
   EXPECT_EQ(Open(fourth)->step(), 4);
@@ -138,7 +138,7 @@ TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
   EXPECT_EQ(Open(absl::StrCat(fourth, "/"))->step(), 4);
 }
 
-TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
+TEST_F(TrainedModelTest, GenerateStreamsPromptAndText) {
   Train();
   const auto model = Open(test_.out());
   GenerateOptions options;
@@ -190,7 +190,7 @@ TEST_F(TrainedModelTest, InvalidOptionsAreErrors) {
 }
 
 // A sample ends with the end token, or when the context is full.
-TEST_F(TrainedModelTest, WithoutALimitASampleEndsWithItsTokenOrTheContext) {
+TEST_F(TrainedModelTest, SamplesEndAtEndTokenOrContext) {
   Train();
   const auto model = Open(test_.out());
   bool ended = false, filled = false;
@@ -208,7 +208,7 @@ TEST_F(TrainedModelTest, WithoutALimitASampleEndsWithItsTokenOrTheContext) {
   EXPECT_TRUE(filled);
 }
 
-TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
+TEST_F(TrainedModelTest, GeneratesBeyondTheContext) {
   test_.dir().Write("train.pbtxt", kTextTraining);
   Train();
   const auto model = Open(test_.out());
@@ -226,7 +226,7 @@ TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
   EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
 }
 
-TEST_F(TrainedModelTest, EvaluatingTheRunsOwnDataGivesItsValidationLoss) {
+TEST_F(TrainedModelTest, EvaluationEqualsTheRunsValidationLoss) {
   Train();
   const auto losses = Open(test_.out())->Evaluate(test_.dir().File("data.txt"));
   ASSERT_TRUE(losses.ok()) << losses.status();
@@ -259,7 +259,7 @@ TEST_F(TrainedModelTest, DataWithUnknownCharactersIsAnError) {
   EXPECT_THAT(std::string(losses.status().message()), HasSubstr("other.txt:2:1"));
 }
 
-TEST_F(TrainedModelTest, APathWithoutARunIsNotFound) {
+TEST_F(TrainedModelTest, MissingRunIsNotFound) {
   const auto error = [&](const std::string& path) {
     return TrainedModel::Open(test_.runtime(), path).status();
   };

@@ -83,7 +83,7 @@ std::vector<float> WeightIn(const std::string& checkpoint, const std::string& na
 }
 
 // The checkpoints before and after a probed step hold the weights that the figures are of.
-TEST_F(WeightFiguresTest, AreThoseOfTheWeightsBeforeAndAfterTheStep) {
+TEST_F(WeightFiguresTest, CompareWeightsBeforeAndAfterTheStep) {
   for (const char* dtype : {"F32", "BF16"}) {
     TrainRequest request = Probed(4, {"default", "updates", "spectral", "gates"});
     request.out = test_.dir().File(dtype);
@@ -161,7 +161,7 @@ TEST_F(WeightFiguresTest, AResumedRunWritesTheSameBytes) {
   EXPECT_EQ(*ReadFile(request.out + "/probes.jsonl"), whole);
 }
 
-TEST_F(WeightFiguresTest, AStepThatDivergedHasNone) {
+TEST_F(WeightFiguresTest, DivergedStepHasNone) {
   TrainRequest request = Probed(1, {"updates", "spectral", "gates"});
   request.train_overrides = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
   const auto run = test_.Open(request);

@@ -47,7 +47,7 @@ std::string Next(plumb_decoder* decoder, int32_t token) {
   return std::string(text, size);
 }
 
-TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
+TEST(DecodingTest, DecodesTokenByToken) {
   DecoderHandle decoder, after;
   {
     const TokenizerHandle tokenizer = MakeTokenizer();
@@ -78,7 +78,7 @@ TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
   EXPECT_EQ(Next(after.get, 3), "b");
 }
 
-TEST(DecodingTest, ATextEndsBeforeAStopText) {
+TEST(DecodingTest, StopTextsEndTheText) {
   const TokenizerHandle tokenizer = MakeTokenizer();
   DecoderHandle decoder;
   EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
@@ -112,7 +112,7 @@ TEST(DecodingTest, ATextEndsBeforeAStopText) {
   EXPECT_EQ(Next(decoder.get, 3), "b");
 }
 
-TEST(DecodingTest, ADirectorySaysWhichTokensEndAText) {
+TEST(DecodingTest, ReadsEndTokensOfADirectory) {
   const std::string directory = testing::TempDir() + "decoding_test_tokenizer";
   std::filesystem::create_directories(directory);
   std::ofstream(directory + "/tokenizer.json") << kTokenizer;
@@ -130,7 +130,7 @@ TEST(DecodingTest, ADirectorySaysWhichTokensEndAText) {
   Fails(PLUMB_STATUS_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
 }
 
-TEST(DecodingTest, ATextMayHoldZeros) {
+TEST(DecodingTest, TextsMayContainZeros) {
   TokenizerHandle bytes;
   EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &bytes.get, err));
   DecoderHandle decoder;
@@ -221,7 +221,7 @@ class GeneratingTest : public CapiTest {
   SessionHandle session_;
 };
 
-TEST_F(GeneratingTest, ItSaysWhyItEnded) {
+TEST_F(GeneratingTest, FinishReasonIsReported) {
   EXPECT_EQ(plumb_session_finish_reason(nullptr), PLUMB_FINISH_NONE);
   EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
   plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
@@ -242,7 +242,7 @@ TEST_F(GeneratingTest, ItSaysWhyItEnded) {
   EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
 }
 
-TEST_F(GeneratingTest, ItEndsAtAnyEndToken) {
+TEST_F(GeneratingTest, EndsAtAnyEndToken) {
   plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
   options.max_tokens = 40;
   options.seed = 3;
@@ -307,7 +307,7 @@ TEST_F(GeneratingTest, MaxTokensReachPastTheContext) {
   EXPECT_EQ(appended, whole);
 }
 
-TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
+TEST_F(GeneratingTest, AppendRefusesUnknownTokens) {
   const auto append = [&](int32_t sequence, int32_t token) {
     return [&, sequence, token](plumb_error** e) {
       return plumb_session_append(session_.get, sequence, token, e);
@@ -320,7 +320,7 @@ TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
   EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
 }
 
-TEST_F(GeneratingTest, GreedyIsTheMostLikelyToken) {
+TEST_F(GeneratingTest, GreedyDrawsTheLikeliestToken) {
   plumb_sample_options greedy = PLUMB_SAMPLE_OPTIONS_INIT;
   greedy.greedy = 1;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -352,7 +352,7 @@ TEST_F(GeneratingTest, NullZerosAndTheInitializerAreTheDefaults) {
 }
 
 // Each number of elements is set to a host's -1 or to the result of an overflow.
-TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
+TEST_F(GeneratingTest, RefusesAbsurdCounts) {
   constexpr size_t kMax = std::numeric_limits<size_t>::max();
   const TokenizerHandle tokenizer = MakeTokenizer();
   DecoderHandle decoder;

@@ -29,7 +29,7 @@ static_assert(!std::is_copy_constructible_v<plumb::Model>, "a handle has one own
 static_assert(std::is_nothrow_move_constructible_v<plumb::Model>, "and moves");
 static_assert(std::is_nothrow_copy_constructible_v<plumb::Error>, "as an exception must");
 
-TEST(HppTest, TheLibraryIsThatOfTheHeader) {
+TEST(HppTest, LibraryMatchesTheHeader) {
   EXPECT_EQ(plumb::AbiVersion(), PLUMB_ABI_VERSION);
   EXPECT_EQ(plumb::Version(), plumb_version());
 }
@@ -54,13 +54,13 @@ TEST(HppTest, AnErrorHasItsPlace) {
   EXPECT_EQ(none.error().file(), "");
 }
 
-TEST(HppTest, ARuntimeSaysWhatItHas) {
+TEST(HppTest, RuntimeReportsItsFeatures) {
   const std::string json = MakeRuntime().Describe().value();
   EXPECT_THAT(json, StartsWith("{"));
   EXPECT_THAT(json, HasSubstr(plumb::Version()));
 }
 
-TEST(HppTest, ASpecIsSetAndPrinted) {
+TEST(HppTest, SetsAndPrintsASpec) {
   plumb::Spec spec = plumb::Spec::FromText(kHppModel).value();
   spec.Set("n_layer", 3).value();
   spec.Set("name", std::string(300, 'n')).value();  // longer than the buffer that is tried first
@@ -87,7 +87,7 @@ TEST(HppTest, MovedFromObjectsReturnErrors) {
   // NOLINTEND(bugprone-use-after-move)
 }
 
-TEST(HppTest, CachesKeepWhatWentIntoConvolutions) {
+TEST(HppTest, CachesHoldConvolutionInputs) {
   plumb::Runtime runtime = MakeRuntime();
   const plumb::Spec spec =
       plumb::Spec::FromText(
@@ -112,7 +112,7 @@ TEST(HppTest, CachesOfLinearAttentionKeepStates) {
 }
 
 // The windows are 4, none, and one that is longer than the context.
-TEST(HppTest, CachesOfWindowsKeepTheWindows) {
+TEST(HppTest, CachesOfWindowsHoldTheWindow) {
   plumb::Runtime runtime = MakeRuntime();
   const plumb::Spec spec =
       plumb::Spec::FromText(
@@ -125,7 +125,7 @@ TEST(HppTest, CachesOfWindowsKeepTheWindows) {
 }
 
 // Layers have 1, 2 and 3 heads of keys, of width 2, 4 and 6; the window of the second is 4.
-TEST(HppTest, CachesOfOwnHeadsHaveTheirWidth) {
+TEST(HppTest, CachesFollowTheHeadWidth) {
   plumb::Runtime runtime = MakeRuntime();
   const plumb::Spec spec =
       plumb::Spec::FromText(
@@ -312,7 +312,7 @@ TEST(HppTest, WeightsAreMappedAndChanged) {
   EXPECT_NE(std::vector<float>(session.Logits(0).begin(), session.Logits(0).end()), before);
 }
 
-TEST(HppTest, ASavedTrainerContinues) {
+TEST(HppTest, SavedTrainerContinues) {
   plumb::Runtime runtime = MakeRuntime();
   plumb::Model model = MakeModel(runtime);
   plumb::Model other = MakeModel(runtime, 9);
@@ -335,7 +335,7 @@ TEST(HppTest, ASavedTrainerContinues) {
   EXPECT_EQ(resumed.Load(file).error().code(), Code::kNotFound);
 }
 
-TEST(HppTest, AnEvaluatorAgreesWithTheTrainerAndTheSession) {
+TEST(HppTest, EvaluatorAgreesWithTrainerAndSession) {
   plumb::Model model = MakeModel();
   plumb::EvaluatorOptions options;
   options.rows = 2;
@@ -363,7 +363,7 @@ TEST(HppTest, AnEvaluatorAgreesWithTheTrainerAndTheSession) {
   EXPECT_NEAR(trainer.Step(inputs, targets).value().loss, loss, 1e-5);
 }
 
-TEST(HppTest, TextsBecomeTokensAndTextsAgain) {
+TEST(HppTest, TokenizesAndDetokenizes) {
   const auto tokenizer = plumb::Tokenizer::Characters("hällo", true).value();
   EXPECT_EQ(tokenizer.VocabSize(), 5);
   EXPECT_EQ(tokenizer.BeginEnd(), 4);
@@ -382,7 +382,7 @@ TEST(HppTest, TextsBecomeTokensAndTextsAgain) {
   EXPECT_EQ(bytes.Encode("").value().size(), 0u);
 }
 
-TEST(HppTest, TokensOneByOneHaveTheTextOfAll) {
+TEST(HppTest, DecodesTokenByToken) {
   // WordPiece puts a space before each word but the first, and none before a continuation.
   const auto words = plumb::Tokenizer::FromJson(R"({"decoder": {"type": "WordPiece"},
       "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
@@ -414,7 +414,7 @@ TEST(HppTest, TokensOneByOneHaveTheTextOfAll) {
   // NOLINTEND(bugprone-use-after-move)
 }
 
-TEST(HppTest, ATextEndsBeforeAStopText) {
+TEST(HppTest, StopTextsEndTheText) {
   const plumb::Tokenizer bytes = plumb::Tokenizer::Bytes(true).value();
   EXPECT_THAT(bytes.EndTokens().value(), ElementsAreArray({256}));
   EXPECT_EQ(bytes.Begin(), 256);
@@ -428,7 +428,7 @@ TEST(HppTest, ATextEndsBeforeAStopText) {
   EXPECT_EQ(plumb::Tokenizer::FromDirectory("nowhere/at/all").error().code(), Code::kNotFound);
 }
 
-TEST(HppTest, GeneratingSaysWhyItEnded) {
+TEST(HppTest, FinishReasonIsReported) {
   using plumb::FinishReason;
   plumb::Model model = MakeModel();
   plumb::Session session = plumb::Session::Create(model).value();

@@ -126,7 +126,7 @@ class AccidentsTest : public PlumbTest {
   }
 };
 
-TEST_F(AccidentsTest, SignalsLeaveNothingOfImportAndExport) {
+TEST_F(AccidentsTest, InterruptedImportAndExportLeaveNoFiles) {
   WriteLlama("llama", 32768, 256);
   const std::vector<std::string> import = {"import", "llama", "--copy", "--out", "imported"};
   ExpectSignalsLeaveNothing(import, "imported");
@@ -135,7 +135,7 @@ TEST_F(AccidentsTest, SignalsLeaveNothingOfImportAndExport) {
   ExpectSignalsLeaveNothing({"export", "imported", "--out", "exported"}, "exported");
 }
 
-TEST_F(AccidentsTest, SignalsLeaveNothingOfATokenFile) {
+TEST_F(AccidentsTest, InterruptedTokenizeLeavesNoFile) {
   WriteLongText();
   TrainVocabulary();
   ExpectSignalsLeaveNothing({"tokenize", "encode", "bpe.json", "text", "--out", "text.bin"},
@@ -143,7 +143,7 @@ TEST_F(AccidentsTest, SignalsLeaveNothingOfATokenFile) {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // it handles SIGBUS itself
-TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadEndsPlumb) {
+TEST_F(AccidentsTest, TruncatedTextEndsPlumb) {
   WriteLongText();
   TrainVocabulary();
   PlumbProcess process(directory(),
@@ -160,7 +160,7 @@ TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadEndsPlumb) {
 
 #endif
 
-TEST_F(AccidentsTest, ATokenFileThatIsCutEndsTheRunAfterItsCheckpoint) {
+TEST_F(AccidentsTest, TruncatedTokenFileEndsTheRunWithACheckpoint) {
   TrainVocabulary();
   const Finished encoded =
       RunPlumb({"tokenize", "encode", "bpe.json", "names.txt", "--out", "names.bin", "--quiet"});

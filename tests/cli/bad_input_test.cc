@@ -116,7 +116,7 @@ TEST_F(BadInputTest, EmptyAndMissingDataFilesAreNamed) {
 }
 
 // The files are endless, or longer than any memory.
-TEST_F(BadInputTest, FilesWithoutAnEndAreRefusedAtOnce) {
+TEST_F(BadInputTest, EndlessFilesAreRefused) {
   Write("sparse", "");
   std::filesystem::resize_file(directory() + "/sparse", uintmax_t{1} << 40);
   TrainRun();
@@ -151,7 +151,7 @@ TEST_F(BadInputTest, FilesWithoutAnEndAreRefusedAtOnce) {
   }
 }
 
-TEST_F(BadInputTest, PipesWithoutAnOtherEndAreNotWaitedFor) {
+TEST_F(BadInputTest, PipesWithoutOtherEndFail) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   for (const std::vector<std::string>& reads : std::vector<std::vector<std::string>>{
            {"describe", "pipe"},
@@ -243,7 +243,7 @@ TEST_F(BadInputTest, FieldsOfOtherProgramsHaveAHint) {
                                 HasSubstr("did you mean \"max_steps\"?")));
 }
 
-TEST_F(BadInputTest, DataThatTheModelHasNoRoomForIsExplained) {
+TEST_F(BadInputTest, DataBeyondTheVocabularyIsExplained) {
   Write("digits.txt", "0123456789\nabcdefghijklmnopqrstuvwxyz\n");
   const Finished result = RunPlumb(
       {"train", "pre.pbtxt", "--train", "train.pbtxt", "--data", "digits.txt", "--out", "run"});
@@ -251,7 +251,7 @@ TEST_F(BadInputTest, DataThatTheModelHasNoRoomForIsExplained) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("digits.txt"), HasSubstr("vocab_size")));
 }
 
-TEST_F(BadInputTest, PromptsThatCannotBeAreExplained) {
+TEST_F(BadInputTest, InvalidPromptsAreExplained) {
   TrainRun();
   const Finished letter = RunPlumb({"sample", "run", "--prompt", "Zoe"});
   EXPECT_EQ(letter.exit_code, 2);
@@ -295,7 +295,7 @@ TEST_F(BadInputTest, AlteredStateIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("state.json"));
 }
 
-TEST_F(BadInputTest, RunsThatAreNoneAreNamed) {
+TEST_F(BadInputTest, InvalidRunsAreNamed) {
   const Finished nothing = RunPlumb({"sample", "nowhere"});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("nowhere"));

@@ -60,7 +60,7 @@ TEST_F(BenchTest, CountsTheWorkOfTheModel) {
 }
 
 // The last of the 8 layers computes only keys and values for all 12 tokens of the prompt.
-TEST_F(BenchTest, CountsOfAPromptWhatItsLastTokenNeeds) {
+TEST_F(BenchTest, PromptWorkIsThatOfItsLastToken) {
   const nlohmann::json json = Bench({"--only", "prompt", "--prompt", "12"});
   ASSERT_EQ(json["passes"].size(), 1u);
   const nlohmann::json& pass = json["passes"][0];
@@ -81,7 +81,7 @@ TEST_F(BenchTest, DecodingReadsEveryWeightButTheEmbeddings) {
   EXPECT_NEAR(bytes, 4 * (25968 - 27 * 16 - 16 * 16), 1);
 }
 
-TEST_F(BenchTest, BatchAndContextAreWhatIsAskedFor) {
+TEST_F(BenchTest, UsesTheGivenBatchAndContext) {
   const nlohmann::json json = Bench({"--only", "train", "--batch", "3", "--seq", "5"});
   EXPECT_EQ(json["passes"][0]["shape"], "3 x 5");
 }

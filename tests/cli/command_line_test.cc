@@ -53,7 +53,7 @@ TEST_F(CommandLineTest, VersionNamesItsParts) {
                                 HasSubstr("\nproducts: oneDNN "), HasSubstr("bf16 ")));
 }
 
-TEST_F(CommandLineTest, HelpShowsHowToBegin) {
+TEST_F(CommandLineTest, HelpShowsFirstSteps) {
   const Finished result = RunPlumb({"help"});
   EXPECT_EQ(result.exit_code, 0);
   for (const char* command : {"demo", "describe", "compare", "train"}) {
@@ -135,7 +135,7 @@ TEST_F(CommandLineTest, HelpOfAPlacementOrANormShowsIt) {
   EXPECT_EQ(RunPlumb({"help", "--man", "norms"}).exit_code, 2);
 }
 
-TEST_F(CommandLineTest, AReaderThatLeavesIsNoError) {
+TEST_F(CommandLineTest, ClosedOutputIsNoError) {
   // The reader of the pipe has ended before plumb prints.
   Write("script",
         "exec 3> >(true); wait $!; '" + PlumbBinary() + "' help model >&3 2>said; echo $? >> said");
@@ -143,14 +143,14 @@ TEST_F(CommandLineTest, AReaderThatLeavesIsNoError) {
   EXPECT_EQ(Read("said"), "141\n");
 }
 
-TEST_F(CommandLineTest, NothingAtAllShowsHelpAsAnError) {
+TEST_F(CommandLineTest, NoArgumentsShowHelpAsAnError) {
   const Finished result = RunPlumb({});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.out, IsEmpty());
   EXPECT_THAT(result.err, HasSubstr("Usage: plumb"));
 }
 
-TEST_F(CommandLineTest, MisspeltWordsGetASuggestionAndExitWith2) {
+TEST_F(CommandLineTest, MisspeltWordsGetASuggestion) {
   struct Case {
     std::vector<std::string> arguments;
     const char* message;
@@ -221,7 +221,7 @@ TEST_F(CommandLineTest, NumbersAreReadStrictly) {
   }
 }
 
-TEST_F(CommandLineTest, PluginListNamesWhatIsThere) {
+TEST_F(CommandLineTest, PluginListNamesInstalledPlugins) {
   const Finished text = RunPlumb({"plugin", "list"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, AllOf(HasSubstr("layer_norm "), HasSubstr("rms_norm ")));
@@ -231,7 +231,7 @@ TEST_F(CommandLineTest, PluginListNamesWhatIsThere) {
   EXPECT_GE(list["plugins"].size(), 3u);
 }
 
-TEST_F(CommandLineTest, PluginDescribeSaysWhatANormWants) {
+TEST_F(CommandLineTest, PluginDescribeShowsAttributes) {
   const Finished text = RunPlumb({"plugin", "describe", "rms_norm"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, AllOf(HasSubstr("eps: number"), HasSubstr("weight [dim]")));
@@ -242,14 +242,14 @@ TEST_F(CommandLineTest, PluginDescribeSaysWhatANormWants) {
   EXPECT_FALSE(plugin["attributes"].empty());
 }
 
-TEST_F(CommandLineTest, ResultsThatCannotBeWrittenAreAFailure) {
+TEST_F(CommandLineTest, FailedOutputIsAFailure) {
   PlumbProcess full(directory(), {"describe", "pre.pbtxt"}, "/dev/full");
   const Finished result = full.Wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("stdout"));
 }
 
-TEST_F(CommandLineTest, ErrorsHaveNoColourOffATerminal) {
+TEST_F(CommandLineTest, ErrorsHaveNoColourInAFile) {
   const Finished result = RunPlumb({"describe", "nowhere.pbtxt"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(StartsWith("error: nowhere.pbtxt"), Not(HasSubstr("\x1b"))));

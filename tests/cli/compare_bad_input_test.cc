@@ -24,7 +24,7 @@ class CompareBadInputTest : public PlumbTest {
   }
 };
 
-TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
+TEST_F(CompareBadInputTest, NamesMissingFiles) {
   ExpectError({"gone.pbtxt", "--data", "names.txt"}, "gone.pbtxt: cannot open");
   ExpectError({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
   ExpectError({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
@@ -33,7 +33,7 @@ TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
   ExpectError({"--data", "names.txt"}, "MODEL");
 }
 
-TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
+TEST_F(CompareBadInputTest, SuggestsFieldNames) {
   const std::vector<std::pair<std::string, std::string>> grids = {
       {"model.n_layers=4,8", "--grid model.n_layers=4,8: model.n_layers: "},
       {"model.n_layers=4,8", "did you mean \"n_layer\"?"},
@@ -53,7 +53,7 @@ TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
               "did you mean \"n_layer\"?");
 }
 
-TEST_F(CompareBadInputTest, SeedsThatAreNone) {
+TEST_F(CompareBadInputTest, RefusesInvalidSeeds) {
   for (const char* seeds : {"0", "-1", "x", "1e3", "10001"}) {
     ExpectError({"pre.pbtxt", "--data", "names.txt", "--seeds", seeds},
                 "is not a whole number from 1 to 10000");
@@ -63,7 +63,7 @@ TEST_F(CompareBadInputTest, SeedsThatAreNone) {
               "--seeds and --seed exclude each other");
 }
 
-TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
+TEST_F(CompareBadInputTest, RefusesImpossibleValues) {
   ExpectError({"pre.pbtxt", "--data", "names.txt", "--grid", "model.n_head=4,3"}, "n_head");
   ExpectError({"pre.pbtxt", "--data", "names.txt", "--set", "train.max_steps=0"},
               "max_steps must be at least 1");
@@ -74,7 +74,7 @@ TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
 }
 
 // Each would train the same twice.
-TEST_F(CompareBadInputTest, SpellingsOfOneValue) {
+TEST_F(CompareBadInputTest, RefusesTwoSpellingsOfOneValue) {
   for (const auto& [field, one, other] :
        std::vector<std::array<std::string, 3>>{{"train.learning_rate", "0.001", "1e-3"},
                                                {"train.learning_rate", "0.1", "0.1"},
@@ -106,7 +106,7 @@ TEST_F(CompareBadInputTest, ValuesThatDifferInOneCellAreDifferent) {
   }
 }
 
-TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
+TEST_F(CompareBadInputTest, StudyFileErrorsHavePlaces) {
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nseeds: 0\n");
   ExpectError({"s.pbtxt"}, "s.pbtxt:3:1: seeds must be in 1..10000");
   Write("s.pbtxt",
@@ -124,7 +124,7 @@ TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
   ExpectError({"s.pbtxt", "pre.pbtxt"}, "give it alone");
 }
 
-TEST_F(CompareBadInputTest, ADirectoryThatIsSomethingElse) {
+TEST_F(CompareBadInputTest, RefusesADirectoryWithARun) {
   ASSERT_EQ(RunPlumb(TrainArguments("run", 3)).exit_code, 0);
   const Finished result = RunPlumb({"compare", "pre.pbtxt", "--data", "names.txt", "--out", "run"});
   EXPECT_EQ(result.exit_code, 2);

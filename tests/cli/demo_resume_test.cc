@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 class DemoResumeTest : public PlumbTest {};
 
-TEST_F(DemoResumeTest, CtrlCAndTheSameCommandEndInTheSameTables) {
+TEST_F(DemoResumeTest, InterruptedDemoResumesToTheSameTables) {
   const std::vector<std::string> demo = {"demo", "--seeds", "2", "--threads", "1"};
   PlumbProcess process(directory(), demo);
   WaitForSteps("plumb-demo/runs/post-seed1", 20, &process);
@@ -36,7 +36,7 @@ TEST_F(DemoResumeTest, CtrlCAndTheSameCommandEndInTheSameTables) {
   }
 }
 
-TEST_F(DemoResumeTest, AKilledDemoResumesToo) {
+TEST_F(DemoResumeTest, KilledDemoResumes) {
   const std::vector<std::string> demo = {"demo", "--seeds", "1", "--threads", "1"};
   PlumbProcess process(directory(), demo);
   WaitForSteps("plumb-demo/runs/pre-seed1", 5, &process);

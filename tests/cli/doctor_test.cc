@@ -68,7 +68,7 @@ class DoctorTest : public PlumbTest {
   }
 };
 
-TEST_F(DoctorTest, ReportsWhatThereIs) {
+TEST_F(DoctorTest, ReportsTheMachine) {
   const json report = Report();
   EXPECT_EQ(report["onednn"]["state"], "loaded") << report["onednn"];
   EXPECT_THAT(report["onednn"]["file"].get<std::string>(), HasSubstr("libdnnl.so."));

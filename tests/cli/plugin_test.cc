@@ -43,7 +43,7 @@ class PluginTest : public PlumbTest {
   }
 };
 
-TEST_F(PluginTest, EveryShippedNormsExampleTrains) {
+TEST_F(PluginTest, ShippedNormExamplesTrain) {
   const auto list =
       nlohmann::json::parse(RunPlumb({"plugin", "list", "--json"}).out, nullptr, false);
   ASSERT_TRUE(list.is_object());
@@ -61,7 +61,7 @@ TEST_F(PluginTest, EveryShippedNormsExampleTrains) {
   EXPECT_GE(tried, 4u);
 }
 
-TEST_F(PluginTest, TheExampleOfANormOfTwoInputsTrains) {
+TEST_F(PluginTest, TwoInputNormExampleTrains) {
   const std::string file = Plugin("sum_norm");
   const Finished described =
       RunPlumb({"plugin", "describe", "org.example.sum_norm", "--plugin", file});
@@ -98,7 +98,7 @@ TEST_F(PluginTest, BenchComparesWithAnotherNormAndMemcpy) {
   }
 }
 
-TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
+TEST_F(PluginTest, BenchMeasuresOfferedFunctionsOnly) {
   // A plain double loop over two inputs is many times slower than the shipped identity.
   const Finished json =
       RunPlumb({"plugin", "bench", "org.example.sum_norm", "--plugin", Plugin("sum_norm"),
@@ -158,14 +158,14 @@ class RunPluginTest : public PluginTest {
   }
 };
 
-TEST_F(RunPluginTest, ARunRecordsTheFileOfItsNorm) {
+TEST_F(RunPluginTest, RunRecordsThePluginFile) {
   EXPECT_EQ(Recorded("path"), Real("mine.so"));
   EXPECT_EQ(Recorded("hash").size(), 64u);
   ASSERT_EQ(RunPlumb(TrainArguments("shipped", 1)).exit_code, 0);
   EXPECT_FALSE(ReadJson("shipped/run.json").contains("plugin_files"));
 }
 
-TEST_F(RunPluginTest, ACommandOnTheRunNamesTheFileAndTheOption) {
+TEST_F(RunPluginTest, MissingPluginNamesFileAndOption) {
   const std::vector<std::vector<std::string>> commands = {
       {"sample", "run", "--num", "1"},
       {"eval", "run", "--data", "names.txt"},

@@ -80,7 +80,7 @@ TEST_F(ExecutableTest, EqualsTheReferenceOnRandomGraphs) {
 }
 
 // An observer sees the value right after its node: most of its memory is reused later.
-TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
+TEST_F(ExecutableTest, ObserversSeeEveryValue) {
   for (uint64_t seed = 0; seed < 30 && !HasFailure(); ++seed) {
     RandomGraphOptions options;
     options.nodes = 10 + static_cast<int>(seed % 20);
@@ -153,7 +153,7 @@ TEST_F(ExecutableTest, FlushesDenormalsInNodesAndNotInObservers) {
   }
 }
 
-TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
+TEST_F(ExecutableTest, RunsRepeatedlyOnItsStates) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId x = b.Input("x", F32({4}));
     const ValueId s = b.Apply("accumulate", {b.State("s", F32({4})), x}, {}, "s.new");
@@ -174,7 +174,7 @@ TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
               HasSubstr("\"s.out\" is stored in state s; bind that"));
 }
 
-TEST_F(ExecutableTest, TimesItsNodesWithoutChangingWhatTheyGive) {
+TEST_F(ExecutableTest, TimingChangesNoResult) {
   const Graph graph = RandomGraph(ops_, 3);
   const ReferenceTensors feeds = RandomFeeds(graph, 3);
   std::unique_ptr<Executable> executable = Compile(graph);
@@ -220,7 +220,7 @@ TEST_F(ExecutableTest, KeepsScratchApartFromTheArena) {
   EXPECT_GT(executable->plan().arena_bytes, 0);
 }
 
-TEST_F(ExecutableTest, CopiesOutputsThatHaveNoPlaceOfTheirOwn) {
+TEST_F(ExecutableTest, CopiesOutputsWithoutOwnMemory) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({4}));
     const ValueId y = b.Apply("reverse", {w});
@@ -237,7 +237,7 @@ TEST_F(ExecutableTest, CopiesOutputsThatHaveNoPlaceOfTheirOwn) {
   EXPECT_NE(memory.f32("second"), memory.f32("first"));
 }
 
-TEST_F(ExecutableTest, SaysWhatIsNotBound) {
+TEST_F(ExecutableTest, NamesUnboundMemory) {
   std::unique_ptr<Executable> executable = Compile(PickGraph());
   EXPECT_EQ(executable->Run(1).message(), "not bound to memory: i, picked, sum, w");
   const AlignedBuffer memory(64);

@@ -119,7 +119,7 @@ TEST_F(LastTokenTest, FullyUsedValuesAreComputedOnce) {
             "act(t) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, OutputsAndWhatMixesTokensStay) {
+TEST_F(LastTokenTest, KeepsOutputsAndTokenMixingOps) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId x = b.Input("x", OfTokens());
               const ValueId q = Relu(b, x, "q");
@@ -137,7 +137,7 @@ TEST_F(LastTokenTest, OutputsAndWhatMixesTokensStay) {
             "act(last) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, AnOutputThatIsALastTokenHasMemoryOfItsOwn) {
+TEST_F(LastTokenTest, LastTokenOutputHasOwnMemory) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId h = Relu(b, b.Input("x", OfTokens()), "h");
               b.Output("one", b.Apply("last_token", {h}, {}, "one"));
@@ -160,7 +160,7 @@ TEST_F(LastTokenTest, DropsUnusedNodes) {
             "act(h) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, AGraphWithoutLastTokensStays) {
+TEST_F(LastTokenTest, KeepsGraphsWithoutLastTokens) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId x = b.Input("x", OfTokens());
     Relu(b, x, "unused");

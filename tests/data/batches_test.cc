@@ -62,7 +62,7 @@ bool Same(const Batch& a, const Batch& b) {
          a.tokens == b.tokens && a.targets == b.targets && a.positions == b.positions;
 }
 
-TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
+TEST(TrainBatchesTest, DocumentsHaveBeginAndEndTokens) {
   const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // ids of a b c <be>: 0 1 2 3
   TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
   EXPECT_EQ(batches.max_seq(), 4);
@@ -87,7 +87,7 @@ constexpr char kPrompts[] = R"({"prompt": "ab", "completion": "ca"}
 {"prompt": "abc", "completion": "abcabc"}
 )";
 
-TEST(TrainBatchesTest, APromptIsNoTargetAndMustLeaveOne) {
+TEST(TrainBatchesTest, PromptsAreNoTargets) {
   const Dataset dataset = MakeDataset(kPrompts, DatasetOptions::Format::kJsonl);
   TrainBatches batches = Train(dataset, 3, 5, 1, /*keep_order=*/true);
   Batch batch = batches.MakeBatch();
@@ -216,7 +216,7 @@ TEST(TrainBatchesTest, RowsContinueAcrossEpochs) {
   }
 }
 
-TEST(TrainBatchesTest, KeptOrderIsTheFilesInEveryEpoch) {
+TEST(TrainBatchesTest, KeepOrderFollowsTheFile) {
   const Dataset dataset = Letters(3);
   TrainBatches batches = Train(dataset, 2, 8, 1, true);
   Batch batch = batches.MakeBatch();
@@ -229,7 +229,7 @@ TEST(TrainBatchesTest, KeptOrderIsTheFilesInEveryEpoch) {
   EXPECT_THAT(first, ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
-TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
+TEST(TrainBatchesTest, BatchesDependOnTheirStepOnly) {
   std::string content;
   for (int i = 0; i < 137; ++i)
     absl::StrAppend(&content, std::string(1 + i % 9, static_cast<char>('a' + i % 26)), "\n");
@@ -251,7 +251,7 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
   }
 }
 
-TEST(TrainBatchesTest, WindowsAreWhereTheStreamDrawsThem) {
+TEST(TrainBatchesTest, WindowsFollowTheRandomStream) {
   const Dataset dataset = TextOf("abcdefghijklmnopqrstuvwxyz");
   TrainBatches batches = Train(dataset, 3, 5, 11);
   EXPECT_EQ(batches.max_seq(), 5);
@@ -308,7 +308,7 @@ TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
   EXPECT_THAT(starts, ElementsAre(0, 1, 2));
 }
 
-TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
+TEST(TrainBatchesTest, ImpossibleRequestsAreErrors) {
   const auto error = [](const Dataset& dataset, int64_t batch_size, int64_t context_length) {
     TrainBatches::Options options;
     options.batch_size = batch_size;
@@ -329,7 +329,7 @@ TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
   Train(text, 1, 5);  // exactly as many tokens as needed
 }
 
-TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
+TEST(EvalBatchesTest, AdjacentWindowsPredictEveryTokenOnce) {
   const Dataset dataset = TextOf("abcdefghijk", 1);  // 11 tokens, 10 targets
   EvalBatches::Options options;
   options.batch_size = 2;
@@ -355,7 +355,7 @@ TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
 
 // With every stride, each token but the first is a target exactly once, in order, after at least
 // context_length - stride tokens.
-TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
+TEST(EvalBatchesTest, OverlappingWindowsPredictEveryTokenOnce) {
   for (const char* content : {"ab", "abcde", "abcdef", "abcdefghijk", "abcdefghijkl"}) {
     const Dataset dataset = TextOf(content, 1);
     const int64_t n = dataset.num_tokens(Split::kValidation);
@@ -395,7 +395,7 @@ TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
   }
 }
 
-TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
+TEST(EvalBatchesTest, StrideRequiresTextAndFits) {
   EvalBatches::Options options;
   options.context_length = 4;
   const Dataset text = TextOf("abcdefghij", 1), documents = DocumentsOf("ab\nc\n", 1);
@@ -409,7 +409,7 @@ TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
   EXPECT_THAT(error(documents, 2), HasSubstr("d.txt: a stride is for running text"));
 }
 
-TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
+TEST(EvalBatchesTest, DocumentsAreInOrder) {
   const Dataset dataset = DocumentsOf("ab\nc\nabcab\n", 1);
   for (int64_t batch_size : {1, 2, 3, 50}) {
     EvalBatches::Options options;

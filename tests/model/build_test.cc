@@ -145,7 +145,7 @@ TEST_F(BuildTest, NormsSaveForTheBackwardPassOnlyInTraining) {
   EXPECT_EQ(ToString(Build(model.Text(), Program::kCached)).find("train=true"), std::string::npos);
 }
 
-TEST_F(BuildTest, ANormWithStatisticsOverTokensTakesThemInTrainingOnly) {
+TEST_F(BuildTest, CrossTokenNormsTakeStatisticsInTrainingOnly) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model;
   model.n_layer = 1;
@@ -189,7 +189,7 @@ TEST_F(BuildTest, BatchStatisticsNormsCannotDecode) {
 
 // A norm that declares itself the identity is elided, not copied. A placement whose slots hold it
 // is reduced to the rest of its formula.
-TEST_F(BuildTest, APlacementWithoutNormsIsTheOneThatHasNone) {
+TEST_F(BuildTest, NoneEqualsPreWithIdentityNorms) {
   TinyModel none;
   none.placement = "none";
   const std::string expected = OpsOf(Build(none.Text(), Program::kTrain));
@@ -217,7 +217,7 @@ TEST_F(BuildTest, TheEmbeddingIsScaledBeforePositionsAreAdded) {
             std::string::npos);
 }
 
-TEST_F(BuildTest, ASumIsOneNodeHoweverItIsWritten) {
+TEST_F(BuildTest, SumsAreFoldedIntoOneNode) {
   TinyModel model;
   model.n_layer = 1;
   model.placement = "mine";
@@ -250,7 +250,7 @@ class StreamsTest : public BuildTest {
 
 using Names = std::vector<std::string>;
 
-TEST_F(StreamsTest, TheStreamIsTheSumOrTheNormAsTheFormulaSays) {
+TEST_F(StreamsTest, StreamIsTheResultOfTheFormula) {
   EXPECT_EQ(Streams("pre"),
             (Names{"embedding.residual: embedding", "layers.0.attention.residual: layers.0.sum",
                    "layers.0.mlp.residual: layers.0.sum_2", "layers.0.residual: layers.0.sum_2",
@@ -261,7 +261,7 @@ TEST_F(StreamsTest, TheStreamIsTheSumOrTheNormAsTheFormulaSays) {
                                     "layers.0.residual: layers.0.mlp.norm.out"}));
 }
 
-TEST_F(StreamsTest, InABlockTheStreamIsNamedAfterTheLastSublayer) {
+TEST_F(StreamsTest, BlockStreamIsNamedAfterTheLastSublayer) {
   EXPECT_EQ(Streams("parallel"),
             (Names{"embedding.residual: embedding", "layers.0.mlp.residual: layers.0.sum",
                    "layers.0.residual: layers.0.sum", "end.residual: end.norm.out"}));

@@ -161,7 +161,7 @@ std::string Mixed(int post, int pre, const std::string& post_placement = "post")
   return text;
 }
 
-TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
+TEST_F(EquivalenceTest, MixOfOneKindIsThatKind) {
   EXPECT_EQ(Logits(Mixed(0, 3)), Logits(Tiny("pre", 3)));
   EXPECT_EQ(Logits(Mixed(3, 0)), Logits(Tiny("post", 3)));
   // All layers are post-norm, with the norm before the head that the last layers of a mix would
@@ -170,7 +170,7 @@ TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
             Logits(Mine("extends: \"post\" end: \"x = norm(x)\"", 3)));
 }
 
-TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
+TEST_F(EquivalenceTest, LayerGroupsEqualConditions) {
   const TinyModel conditions = Mine(
       "each: \"x = norm(x + f(x)) if layer <= 1\" each: \"x = x + f(norm(x)) if layer > 1\" "
       "end: \"x = norm(x)\"",
@@ -179,7 +179,7 @@ TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
   EXPECT_NE(Logits(conditions), Logits(Mixed(2, 1)));
 }
 
-TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
+TEST_F(EquivalenceTest, AlternatingBlocksEqualSingleLayers) {
   const std::string head = "n_head: 2 d_model: 8 d_ff: \"12\" vocab_size: 5 context_length: 8 ";
   const std::string post = "block { placement: \"post\" norm: \"rms_norm\" } ";
   const std::string pre = "block { placement: \"pre\" norm: \"layer_norm\" } ";
@@ -188,7 +188,7 @@ TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
             Logits(absl::StrCat(head, one(post), one(pre), one(post), one(pre))));
 }
 
-TEST_F(EquivalenceTest, EachAndBlockWriteTheSameRules) {
+TEST_F(EquivalenceTest, EachEqualsBlock) {
   Weights by_name;
   by_name.renamed = {{".norm_1.", ".attention.norm."}, {".norm_2.", ".mlp.norm."}};
   EXPECT_EQ(Logits(Mine("block: \"x = x + attention(norm_1(x))\" "
@@ -220,7 +220,7 @@ TEST_F(EquivalenceTest, ResiDualWithoutItsSecondStreamIsPost) {
 }
 
 // The logits are those of a stack that does nothing: head(token + position).
-TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
+TEST_F(EquivalenceTest, ReZeroAndSkipInitStartAsTheIdentity) {
   Weights weights;
   weights.constants = {{".gate", 0.0f}};
   for (const char* placement : {"rezero", "skip_init"}) {
@@ -247,7 +247,7 @@ TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
 
 // Without norms, and with learned scales of one, many rules reduce to x = x + f(x), at least in one
 // layer. The others add the stream twice, scale it, gate it, or wire it in another way.
-TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) {
+TEST_F(EquivalenceTest, PlacementsWithoutNormsEqualNoneWithExceptions) {
   const std::vector<std::string> sums = {"admin",
                                          "bloom",
                                          "double",
@@ -301,7 +301,7 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
 
 // These wirings equal `pre` with the initial values of their papers. The sum of n streams is n
 // times the stream, which the last norm divides out except for its eps.
-TEST_F(EquivalenceTest, WiringsBeginAsPre) {
+TEST_F(EquivalenceTest, WiringsStartAsPre) {
   const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
   for (const char* placement : {"denseformer", "dropout", "frac_connections", "gpas", "hc_static",
                                 "hc_static_2", "hyper_connections", "laurel_lr", "laurel_pa",
@@ -313,7 +313,7 @@ TEST_F(EquivalenceTest, WiringsBeginAsPre) {
 
 // The second matrix of each update begins at 0, and other weights are drawn as without an adapter.
 // Updates of the last projections change how sums with the stream are rounded.
-TEST_F(EquivalenceTest, AnAdaptedModelBeginsAsTheModel) {
+TEST_F(EquivalenceTest, AdaptersStartAsTheModel) {
   for (const char* placement : {"pre", "deepnorm", "qk_norm", "deep_cross_attention"}) {
     TinyModel adapted = Tiny(placement);
     adapted.more =
@@ -360,7 +360,7 @@ TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
 }
 
 // A point has the name of the sublayer's kind or its own. Statements there replace the default.
-TEST_F(EquivalenceTest, StatementsAtAPointByTheSublayersNameReplaceTheDefault) {
+TEST_F(EquivalenceTest, SublayerStatementsReplaceTheDefault) {
   for (const std::string kind : {"attention", "linear_attention"}) {
     const auto text = [&](const std::string& inside) {
       TinyModel model = Mine(absl::StrCat("extends: \"pre\" ", inside));

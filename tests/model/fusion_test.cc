@@ -106,7 +106,7 @@ TEST_F(FusionTest, FindsTheSumsBeforeAndAfterNorms) {
 }
 
 // The statement must use the epilogue of the product, as the field does.
-TEST_F(FusionTest, AnActivationAsAStatementMakesTheProgramOfTheField) {
+TEST_F(FusionTest, ActivationStatementEqualsTheField) {
   const auto ops = [&](const std::string& mlp, const std::string& block) {
     TinyModel model;
     model.more = mlp;

@@ -475,7 +475,7 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
   const ParameterStore parameters_ = GenericParameters(*context_, GetParam().seed);
 };
 
-TEST_P(KindsTest, DecodingEqualsTheFullPassHoweverTokensAreFed) {
+TEST_P(KindsTest, DecodingEqualsTheFullPass) {
   struct Format {
     WeightFormat format;
     double tolerance;
@@ -513,7 +513,7 @@ TEST_P(KindsTest, DecodingEqualsTheFullPassHoweverTokensAreFed) {
   }
 }
 
-TEST_P(KindsTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
+TEST_P(KindsTest, BatchedSequencesEqualSingleSequences) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const PackedWeights weights(*context_, format, parameters_);
     DecodeSession together(context_.get(), &weights, 3, 3), alone(context_.get(), &weights, 1, 1);
@@ -587,7 +587,7 @@ TEST_P(KindsTest, GradientsEqualCentralDifferencesAndTheReference) {
   EXPECT_LE(RelativeError(outputs->gradients, gradients), 1e-5);
 }
 
-TEST_P(KindsTest, BitsDependNeitherOnThreadsNorOnWhatIsRecomputed) {
+TEST_P(KindsTest, ThreadsAndRecomputationChangeNoBit) {
   const Tokens tokens = RandomTokens(3, kContext, vocab());
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
     const auto run = [&](int threads) {

@@ -139,7 +139,7 @@ TEST_P(PrefillEveryPlacementTest, ComputesTheSameLogitsAndCaches) {
   for (const auto& [name, tensor] : *want) EXPECT_EQ(got->at(name).f, tensor.f) << name;
 }
 
-TEST_P(PrefillEveryPlacementTest, TheLastLayerComputesKeysAndValuesOfAllTokensAndNothingElse) {
+TEST_P(PrefillEveryPlacementTest, LastLayerComputesOnlyKeysAndValuesOfAllTokens) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
   const int layers = LayersOf(GetParam().placement);
   const Graph graph = Narrowed(*context, Prompt(kBatch, 7));
@@ -156,7 +156,7 @@ TEST_P(PrefillEveryPlacementTest, TheLastLayerComputesKeysAndValuesOfAllTokensAn
   EXPECT_EQ(tokens(layers - 1, "attention.v"), 7);
 }
 
-TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
+TEST_P(PrefillEveryPlacementTest, PromptsContinueIdentically) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PrefillEveryPlacementTest, ::testing::ValuesIn
 // The formulas have other streams next to x, learned scales, conditions, products of tensors,
 // attention as the last sublayer, and a norm over tokens, which decodes with its running
 // statistics.
-TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
+TEST_F(PrefillTest, NarrowsCustomFormulas) {
   const char* const kMacaron = R"pbtxt(
     placement {
       name: "mine"
@@ -244,7 +244,7 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
 }
 
 // The graph is the last layer of GPT-2 after the pass alone.
-TEST_F(PrefillTest, TheLastLayerOfGpt2) {
+TEST_F(PrefillTest, NarrowsTheLastLayerOfGpt2) {
   TinyModel model;
   model.n_layer = 1;
   model.norm = "layer_norm";

@@ -32,7 +32,7 @@ class RoutesTest : public ::testing::Test {
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
 
-TEST_F(RoutesTest, PreHasACleanRouteWithOneNormBeforeTheHead) {
+TEST_F(RoutesTest, PreNormHasACleanRoute) {
   const Routes routes = OfPlacement("pre", 8);
   EXPECT_TRUE(routes.identity.clean());
   EXPECT_EQ(routes.identity.ToString(), "clean (I)");
@@ -40,7 +40,7 @@ TEST_F(RoutesTest, PreHasACleanRouteWithOneNormBeforeTheHead) {
   EXPECT_EQ(routes.norm_sites, 17);
 }
 
-TEST_F(RoutesTest, PostsRouteRunsThroughTwoNormsALayer) {
+TEST_F(RoutesTest, PostNormRouteHasTwoNormsPerLayer) {
   const Routes routes = OfPlacement("post", 8);
   EXPECT_FALSE(routes.identity.clean());
   EXPECT_EQ(routes.identity.norms, 16);
@@ -49,14 +49,14 @@ TEST_F(RoutesTest, PostsRouteRunsThroughTwoNormsALayer) {
   EXPECT_EQ(routes.norm_sites, 16);
 }
 
-TEST_F(RoutesTest, NoneHasNoNormAnywhere) {
+TEST_F(RoutesTest, NoneHasNoNorms) {
   const Routes routes = OfPlacement("none", 8);
   EXPECT_TRUE(routes.identity.clean());
   EXPECT_EQ(routes.identity.end_norms, 0);
   EXPECT_EQ(routes.norm_sites, 0);
 }
 
-TEST_F(RoutesTest, JacobiansAreThoseOfThePapers) {
+TEST_F(RoutesTest, JacobiansMatchThePapers) {
   const std::pair<const char*, const char*> expected[] = {
       {"none", "(I + J_mlp) (I + J_attention)"},
       {"pre", "(I + J_mlp J_norm) (I + J_attention J_norm)"},
@@ -103,7 +103,7 @@ TEST_F(RoutesTest, ANormOnTheEmbeddingIsOnTheRoute) {
   EXPECT_EQ(OfPlacement("bloom").identity.ToString(), "through 1 norm");
 }
 
-TEST_F(RoutesTest, TheShorterRouteCounts) {
+TEST_F(RoutesTest, CountsTheShortestRoute) {
   EXPECT_EQ(OfPlacement("b2t", 3).identity.norms, 3);  // the route bypasses norm_1 of every block
   // The first layer is pre-norm, so each layer from the second on has one norm.
   EXPECT_EQ(OfPlacement("hybrid_norm_star", 5).identity.norms, 4);
@@ -115,7 +115,7 @@ TEST_F(RoutesTest, NormsInsideSublayersAreCountedAndNotOnTheRoute) {
   EXPECT_EQ(routes.norm_sites, 3 * 4 + 1);
 }
 
-TEST_F(RoutesTest, SlotsThatHoldTheIdentityAreNotThere) {
+TEST_F(RoutesTest, IdentityNormsAreNotCounted) {
   TinyModel model;
   model.placement = "post";
   model.norm = "none";
@@ -125,7 +125,7 @@ TEST_F(RoutesTest, SlotsThatHoldTheIdentityAreNotThere) {
   EXPECT_EQ(routes.jacobians[0], "(I + J_mlp) (I + J_attention)");
 }
 
-TEST_F(RoutesTest, LearnedValuesOnTheStreamSpoilTheRoute) {
+TEST_F(RoutesTest, LearnedScalesMakeTheRouteUnclean) {
   const Routes routes = OfBody("learned { name: \"a\" init: 1 } each: \"x = a * x + f(x)\"");
   EXPECT_FALSE(routes.identity.clean());
   EXPECT_EQ(routes.identity.ToString(), "scaled by learned values");
@@ -134,7 +134,7 @@ TEST_F(RoutesTest, LearnedValuesOnTheStreamSpoilTheRoute) {
   EXPECT_TRUE(OfPlacement("layer_scale").identity.clean());
 }
 
-TEST_F(RoutesTest, AFunctionOfALearnedValueIsWrittenAsOne) {
+TEST_F(RoutesTest, PrintsFunctionsOfLearnedValues) {
   const Routes routes =
       OfBody("learned { name: \"a\" init: 1 } each: \"x = x + sigmoid(a) * f(x)\"");
   EXPECT_TRUE(routes.identity.clean());
@@ -159,7 +159,7 @@ TEST_F(RoutesTest, ACleanRouteIsPreferredToAScaledOne) {
   EXPECT_TRUE(routes.identity.clean()) << routes.identity.ToString();
 }
 
-TEST_F(RoutesTest, ThereIsNoRouteWhereTheStreamIsReplaced) {
+TEST_F(RoutesTest, ReplacedStreamHasNoRoute) {
   const Routes routes = OfBody("each: \"x = f(norm(x))\"");
   EXPECT_FALSE(routes.identity.exists);
   EXPECT_EQ(routes.identity.ToString(), "none");
@@ -168,7 +168,7 @@ TEST_F(RoutesTest, ThereIsNoRouteWhereTheStreamIsReplaced) {
 }
 
 // A product of two tensors has no constant Jacobian, so it is no identity route.
-TEST_F(RoutesTest, AGateThatDependsOnTheTokenSpoilsTheRoute) {
+TEST_F(RoutesTest, TokenGatesMakeTheRouteUnclean) {
   const Routes routes = OfBody("each: \"y = f(x)\" each: \"x = sigmoid(y) * x\"");
   EXPECT_FALSE(routes.identity.clean());
   EXPECT_FALSE(OfBody("each: \"y = f(x)\" each: \"x = x * sigmoid(y)\"").identity.clean());

@@ -118,7 +118,7 @@ layers 0..1: resi_dual
 }
 
 // Coefficients belong to edges, so that a layer with coefficient 1 is of the same kind.
-TEST(RecordTest, NumbersThatChangeWithTheLayerAreRanges) {
+TEST(RecordTest, LayerDependentNumbersAreRanges) {
   EXPECT_EQ(LayersOf(FlowOfPlacement("ln_scaling", 4)), R"(layers 0..3: ln_scaling
 0 enter x
 1 norm norm <- 0
@@ -131,7 +131,7 @@ TEST(RecordTest, NumbersThatChangeWithTheLayerAreRanges) {
 )");
 }
 
-TEST(RecordTest, NumbersGoByTheNameOfTheirLet) {
+TEST(RecordTest, NumbersHaveTheNameOfTheirLet) {
   EXPECT_THAT(LayersOf(FlowOfPlacement("deepnorm")), HasSubstr("add <- alpha * 0, 1"));
   // If two lets have the same value, neither name is shown.
   EXPECT_THAT(LayersOf(FlowOfBody("let: \"a = 3\" let: \"b = 6 / 2\" let: \"c = 2 * layer\" "
@@ -146,7 +146,7 @@ TEST(RecordTest, DropsNumbersThatChange) {
               AllOf(HasSubstr("layers 0..2: mine"), HasSubstr("gain tanh(… * g) <- 1")));
 }
 
-TEST(RecordTest, LayersThatDoOtherThingsAreOtherKinds) {
+TEST(RecordTest, DifferentLayersAreDifferentKinds) {
   const FlowPicture swin = FlowOfPlacement("swin_v2", 12);
   ASSERT_EQ(swin.sections.size(), 4u);
   EXPECT_EQ(swin.sections[1].title, "layers 0..4, 6..10: swin_v2");
@@ -154,7 +154,7 @@ TEST(RecordTest, LayersThatDoOtherThingsAreOtherKinds) {
   EXPECT_THAT(swin.sections[2].ToString(), HasSubstr("norm stream_norm <- "));
 }
 
-TEST(RecordTest, OneLayerByItsNumber) {
+TEST(RecordTest, ShowsOneLayerByNumber) {
   TinyModel model;
   model.placement = "ln_scaling";
   model.n_layer = 4;
@@ -218,7 +218,7 @@ TEST(RecordTest, ConstantsAndNegativeTerms) {
               HasSubstr("2 add <- 2 * 0, -1 * 1 + 3\n"));
 }
 
-TEST(RecordTest, RefusesMoreKindsOfLayerThanCanBeSeen) {
+TEST(RecordTest, RefusesTooManyKindsOfLayers) {
   std::string body = "each: \"x = x + f(x)\" ";
   std::string value = "x";
   for (int layer = 1; layer <= 8; ++layer) {
@@ -236,7 +236,7 @@ TEST(RecordTest, RefusesMoreKindsOfLayerThanCanBeSeen) {
 }
 
 // Pictures that would be too large are refused.
-TEST(RecordTest, RefusesWhatIsTooLargeToBeSeen) {
+TEST(RecordTest, RefusesTooLargePictures) {
   std::string sum = "x";
   for (int i = 0; i < 10; ++i) absl::StrAppend(&sum, " + tanh(x + ", i, ")");
   std::string body = "each: \"x = x + f(x)\" ";

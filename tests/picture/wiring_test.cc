@@ -91,7 +91,7 @@ constexpr char kDynamicHyperConnections[] = R"pbtxt(
   end: "x = norm(sum(j = 0..n - 1, h[j]))")pbtxt";
 
 // Four streams with four weights each are drawn as one stream with one weight.
-TEST(WiringTest, WeightsThatAreProjectionsAreDrawnOnce) {
+TEST(WiringTest, ProjectionWeightsAreDrawnOnce) {
   const FlowPicture picture = FlowOfBody(kDynamicHyperConnections, 6);
   EXPECT_THAT(picture.sections[1].ToString(), HasSubstr(R"(
 1 parameter m
@@ -155,7 +155,7 @@ constexpr char kResFormer[] = R"pbtxt(
   each: "x = x + f(norm(x))" end: "x = norm(x)"
   inside { point: "attention.v" rule: "u[layer] = v" rule: "v = 0.5 * v + 0.5 * u[1]" })pbtxt";
 
-TEST(WiringTest, AValueOfTheFirstLayerComesFromAside) {
+TEST(WiringTest, FirstLayerValuesAreEarlierNodes) {
   const FlowPicture picture = FlowOfBody(kResFormer, 6);
   EXPECT_THAT(picture.sections[1].ToString(),
               AllOf(HasSubstr("layer 0: mine"), HasSubstr("keep u[1] <- v: 2\n")));

@@ -63,7 +63,7 @@ TEST(StallWatchTest, ShortWaitsAreNotReported) {
 }
 
 // Rank 0 waits for 2, and 2 for 1, which computes.
-TEST(StallWatchTest, TheRankAtTheEndOfTheChainIsNamed) {
+TEST(StallWatchTest, NamesTheLastRankOfAChain) {
   const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
     int number = 3;
     switch (ranks->rank()) {

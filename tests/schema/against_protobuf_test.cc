@@ -60,7 +60,7 @@ std::vector<std::string> ShippedTexts() {
   return texts;
 }
 
-TEST(AgainstProtobufTest, EveryShippedFile) {
+TEST(AgainstProtobufTest, ReadsEveryShippedFile) {
   Oracle oracle;
   const std::vector<std::string> texts = ShippedTexts();
   EXPECT_GT(texts.size(), 40u);
@@ -74,7 +74,7 @@ TEST(AgainstProtobufTest, EveryShippedFile) {
   }
 }
 
-TEST(AgainstProtobufTest, RandomMessagesThatProtobufPrints) {
+TEST(AgainstProtobufTest, ReadsMessagesPrintedByProtobuf) {
   Oracle oracle;
   std::mt19937_64 random(kSeed);
   for (int i = 0; i < 4000; ++i) {
@@ -89,7 +89,7 @@ TEST(AgainstProtobufTest, RandomMessagesThatProtobufPrints) {
   }
 }
 
-TEST(AgainstProtobufTest, RandomMessagesThatPlumbPrints) {
+TEST(AgainstProtobufTest, ProtobufReadsPrintedMessages) {
   Oracle oracle;
   std::mt19937_64 random(kSeed + 1);
   for (int i = 0; i < 4000; ++i) {
@@ -226,7 +226,7 @@ std::string Mutate(std::mt19937_64* random, std::string text) {
   return text;
 }
 
-TEST(AgainstProtobufTest, MutatedTexts) {
+TEST(AgainstProtobufTest, ReadsMutatedTexts) {
   Oracle oracle;
   std::mt19937_64 random(kSeed + 2);
   std::vector<std::pair<std::string, std::string>> shipped;  // (type, text)
@@ -252,7 +252,7 @@ TEST(AgainstProtobufTest, MutatedTexts) {
 }
 
 // These texts are ones that mutations seldom produce.
-TEST(AgainstProtobufTest, EdgesOfTheLanguage) {
+TEST(AgainstProtobufTest, ReadsEdgeCases) {
   Oracle oracle;
   const std::vector<std::string> numbers = {"0",
                                             "-0",

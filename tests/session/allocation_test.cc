@@ -54,7 +54,7 @@ Dataset MakeDataset(DatasetOptions::Format format, double val_fraction) {
   return *Dataset::FromContent(content, "d.txt", options);
 }
 
-TEST(AllocationTest, TheCounterCounts) {
+TEST(AllocationTest, CountsAllocations) {
   EXPECT_GT(CountAllocations([] {
               std::vector<int> v(100, 1);
               EXPECT_EQ(v[99], 1);

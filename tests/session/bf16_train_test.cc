@@ -42,7 +42,7 @@ class Bf16TrainTest : public RecipeTest {
   }
 };
 
-TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
+TEST_F(Bf16TrainTest, LossesAreCloseToF32) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = TextOf(5000, 26);
   const std::vector<double> f32 = Losses(Make(*context, data, Spec(DType::kF32)).get(), 60);
@@ -59,7 +59,7 @@ TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
   EXPECT_LT(bf16.back(), 0.7 * bf16.front());
 }
 
-TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
+TEST_F(Bf16TrainTest, ProgramsReadRoundedWeightsInPlace) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = TextOf(5000, 26);
   const auto session = Make(*context, data, Spec());
@@ -87,7 +87,7 @@ TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
 }
 
 // A weight of 1 and steps of 2^-10: in bf16 alone it would never change.
-TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
+TEST_F(Bf16TrainTest, AccumulatesStepsBelowBf16Precision) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   TrainSpec spec = Spec();
@@ -127,7 +127,7 @@ TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
   EXPECT_GT(compared, 10u);
 }
 
-TEST_F(Bf16TrainTest, ADivergenceIsNamedAndLeavesTheWeightsAlone) {
+TEST_F(Bf16TrainTest, DivergenceKeepsTheWeights) {
   TinyModel model;
   model.norm = "layer_norm";
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -150,7 +150,7 @@ TEST_F(Bf16TrainTest, ADivergenceIsNamedAndLeavesTheWeightsAlone) {
   EXPECT_TRUE(session->probe()->diverged);
 }
 
-TEST_F(Bf16TrainTest, AWeightThatIsNotFiniteIsNamed) {
+TEST_F(Bf16TrainTest, NamesNonFiniteWeights) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(100, 5);
   const auto session = Make(*context, data, Spec());
@@ -163,7 +163,7 @@ TEST_F(Bf16TrainTest, AWeightThatIsNotFiniteIsNamed) {
               HasSubstr("layers.1.mlp.down.weight"));
 }
 
-TEST_F(Bf16TrainTest, ProbesSeeActivationsAndChangeNothing) {
+TEST_F(Bf16TrainTest, ProbesChangeNothing) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = TextOf(5000, 26);
   const std::vector<double> expected = Losses(Make(*context, data, Spec()).get(), 4);
@@ -224,7 +224,7 @@ TEST_F(Bf16TrainTest, GradientsAccumulateOverMicroBatches) {
 }
 
 // Large enough that the program sums the squares itself.
-TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
+TEST_F(Bf16TrainTest, GradientNormMatchesTheGradient) {
   TinyModel model = Wide();
   model.d_model = 256;
   model.d_ff = 1024;

@@ -68,7 +68,7 @@ double Spread(const std::vector<std::map<std::string, double>>& sizes, const std
          *std::min_element(values.begin(), values.end());
 }
 
-TEST_F(CoordinateCheckTest, SizesDoNotDependOnTheWidthUnderMupAndDoWithout) {
+TEST_F(CoordinateCheckTest, SizesDependOnWidthOnlyWithoutMup) {
   std::vector<std::map<std::string, double>> mup, standard;
   for (const int width : kWidths) {
     mup.push_back(Sizes(Model(width, 2, MupText("1")), "import: 'mup' let: 'base_width = 32'"));
@@ -84,7 +84,7 @@ TEST_F(CoordinateCheckTest, SizesDoNotDependOnTheWidthUnderMupAndDoWithout) {
   }
 }
 
-TEST_F(CoordinateCheckTest, SizesDoNotDependOnWidthAndDepthUnderCompleteP) {
+TEST_F(CoordinateCheckTest, CompletePSizesDoNotDependOnDepth) {
   std::vector<std::map<std::string, double>> complete, mup;
   for (const int layers : {2, 8, 32}) {
     complete.push_back(Sizes(Model(2 * kBase, layers, MupText("2 / n_layer")),

@@ -76,7 +76,7 @@ class DecodeBatchTest : public ::testing::TestWithParam<Case> {
   const PackedWeights weights_{*context_, GetParam().format, parameters_, GetParam().threads};
 };
 
-TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
+TEST_P(DecodeBatchTest, BatchedSequencesEqualSingleSequences) {
   const int64_t steps = 6;
   for (const int64_t batch : {2, 5, 64}) {
     DecodeSession together(context_.get(), &weights_, batch, GetParam().threads);
@@ -110,7 +110,7 @@ TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
 
 // A slot that is reused is independent of its former sequence, and the other sequences do not
 // change.
-TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
+TEST_P(DecodeBatchTest, SequencesStartAndEndAtAnyTime) {
   DecodeSession together(context_.get(), &weights_, 3, GetParam().threads);
   DecodeSession alone(context_.get(), &weights_, 1, 1);
   const std::vector<int32_t> prompt = {1, 2, 3};
@@ -140,7 +140,7 @@ TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
 }
 
 // A sequence that sits out some steps is as if they had not been.
-TEST_P(DecodeBatchTest, SequencesMaySitOutSteps) {
+TEST_P(DecodeBatchTest, SequencesMaySkipSteps) {
   DecodeSession together(context_.get(), &weights_, 3, GetParam().threads);
   DecodeSession alone(context_.get(), &weights_, 1, 1);
   ASSERT_TRUE(together.Feed(0, {1, 2, 3}).ok());
@@ -161,7 +161,7 @@ TEST_P(DecodeBatchTest, SequencesMaySitOutSteps) {
 
 // Calls in random order: prompts that sequences share or not, tokens for some of the sequences, and
 // removed tokens.
-TEST_P(DecodeBatchTest, RandomCallsComputeWhatTheyComputeAlone) {
+TEST_P(DecodeBatchTest, RandomCallsEqualSingleSequences) {
   constexpr int64_t kSequences = 4;
   DecodeSession together(context_.get(), &weights_, kSequences, GetParam().threads);
   std::vector<std::unique_ptr<DecodeSession>> alone;
@@ -212,7 +212,7 @@ TEST_P(DecodeBatchTest, RandomCallsComputeWhatTheyComputeAlone) {
   }
 }
 
-TEST_P(DecodeBatchTest, AStepThatOneSequenceHasNoRoomForIsRefusedWhole) {
+TEST_P(DecodeBatchTest, RefusesStepsBeyondTheContext) {
   DecodeSession together(context_.get(), &weights_, 2, GetParam().threads);
   const std::vector<int32_t> full(static_cast<size_t>(together.context_length()), 1);
   ASSERT_TRUE(together.Feed(0, {1}).ok());

@@ -97,7 +97,7 @@ class DecodeSessionTest : public ::testing::Test {
   const ParameterStore parameters_ = GenericParameters(*context_);
 };
 
-TEST_F(DecodeSessionTest, ASequenceThatIsTooLongIsRefusedWhole) {
+TEST_F(DecodeSessionTest, RefusesTooLongSequences) {
   DecodeSession decode(context_.get(), &parameters_, 1);
   ASSERT_TRUE(decode.Feed({1, 2, 3, 4, 0}).ok());
   const std::vector<float> before = Logits(decode);
@@ -111,7 +111,7 @@ TEST_F(DecodeSessionTest, ASequenceThatIsTooLongIsRefusedWhole) {
   EXPECT_EQ(decode.Feed({1}).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(DecodeSessionTest, NoTokensAndUnknownTokensAreErrorsThatLeaveTheSequenceAlone) {
+TEST_F(DecodeSessionTest, RefusesNoTokensAndUnknownTokens) {
   DecodeSession decode(context_.get(), &parameters_, 1);
   EXPECT_EQ(decode.Feed({}).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(decode.Feed({1, 2}).ok());
@@ -158,7 +158,7 @@ std::string LinearAttentionModel() {
   return WithLinearAttention(model).Text();
 }
 
-TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
+TEST_F(DecodeSessionTest, WindowLimitsTheCache) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   BuildOptions options;
   options.program = Program::kCached;
@@ -177,7 +177,7 @@ class PassedTokensTest : public DecodeSessionTest,
                          public ::testing::WithParamInterface<std::string> {};
 
 // Feeds chunks and single tokens, also after truncation to tokens whose rows were overwritten.
-TEST_P(PassedTokensTest, AreComputedAgainIfOthersAreRemoved) {
+TEST_P(PassedTokensTest, AreRecomputedAfterTruncation) {
   const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> tokens = RandomTokens(1, 560, 5, 1)[0];
@@ -221,7 +221,7 @@ TEST_P(PassedTokensTest, AreComputedAgainIfOthersAreRemoved) {
 }
 
 // A feed that fails has written rows; the sequence must continue as if it had not run.
-TEST_P(PassedTokensTest, AreAsTheyWereAfterAFailedFeed) {
+TEST_P(PassedTokensTest, AreKeptByAFailedFeed) {
   const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   std::vector<int32_t> tokens = RandomTokens(1, 600, 5)[0];

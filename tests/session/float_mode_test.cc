@@ -109,7 +109,7 @@ class FloatModeTest : public RecipeTest {
   }
 };
 
-TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {
+TEST_F(FloatModeTest, ScopeRestoresTheMode) {
   const FloatMode before = FloatMode::Current();
   ASSERT_TRUE(KeepsDenormals());
   {
@@ -128,7 +128,7 @@ TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {
   EXPECT_NE(std::fetestexcept(FE_INEXACT), 0) << "a flag that was raised inside was lost";
 }
 
-TEST_F(FloatModeTest, AStepLeavesTheCallersModeAlone) {
+TEST_F(FloatModeTest, StepKeepsTheCallersMode) {
   const auto context = MakeContext(runtime_.get(), Counting().Text());
   const Dataset data = TextOf(400, 6);
   TrainSpec spec;
@@ -152,7 +152,7 @@ TEST_F(FloatModeTest, AStepLeavesTheCallersModeAlone) {
   }
 }
 
-TEST_F(FloatModeTest, AStepThatFailsLeavesTheCallersModeAlone) {
+TEST_F(FloatModeTest, FailedStepKeepsTheCallersMode) {
   const FloatMode before = FloatMode::Current();
   const auto context = MakeContext(runtime_.get(), Counting().Text());
   const Dataset out_of_range = TextOf(400, 9);
@@ -241,7 +241,7 @@ std::vector<double> LossesOf(TrainSession* session, int steps) {
   return trace;
 }
 
-TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
+TEST_F(FloatModeTest, ThreadsAndCallersModeChangeNoBit) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = RareLetters();
   const int steps = 150;

@@ -45,7 +45,7 @@ class FormulaInputsTest : public RecipeTest {
 
 class DropTypeTest : public FormulaInputsTest, public ::testing::WithParamInterface<DType> {};
 
-TEST_P(DropTypeTest, EveryStepAndEveryRowOfItDropsOther) {
+TEST_P(DropTypeTest, StepsAndRowsDropDifferentElements) {
   const auto context = Context(Mine(kDropping));
   const Dataset data = OneDocument();
   TrainSpec single = Idle(), pairs = Idle("gradient_accumulation_steps: 2");
@@ -68,7 +68,7 @@ TEST_P(DropTypeTest, EveryStepAndEveryRowOfItDropsOther) {
 INSTANTIATE_TEST_SUITE_P(DTypes, DropTypeTest, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& dtype) { return std::string(DTypeName(dtype.param)); });
 
-TEST_F(FormulaInputsTest, EveryPlaceHasAMaskOfItsOwn) {
+TEST_F(FormulaInputsTest, PlacesHaveIndependentMasks) {
   const TinyModel model =
       Mine("each: \"y = f(norm(x))\" each: \"x = x + drop(y, 0.1) + drop(y, 0.1)\"");
   const std::string looped = absl::StrCat(
@@ -148,7 +148,7 @@ class StepTest : public FormulaInputsTest, public ::testing::WithParamInterface<
   const double tolerance_ = GetParam() == DType::kBF16 ? 1e-2 : 1e-5;
 };
 
-TEST_P(StepTest, TrainingCountsFromOneAndEvaluationSeesTheLast) {
+TEST_P(StepTest, TrainingCountsFromOne) {
   const auto context = Context(Mine(LogitsTimes("step")));
   const auto session = Make(*context, data_, Recipe());
   for (int64_t step = 0; step < 5; ++step) {
@@ -160,13 +160,13 @@ TEST_P(StepTest, TrainingCountsFromOneAndEvaluationSeesTheLast) {
   }
 }
 
-TEST_P(StepTest, WithoutTrainingItIsZero) {
+TEST_P(StepTest, IsZeroWithoutTraining) {
   const auto context = Context(Mine(LogitsTimes("step")));
   const auto session = Make(*context, data_, Recipe());
   EXPECT_NEAR(EvalLoss(*context, *session), std::log(6), 1e-6) << "all logits are 0";
 }
 
-TEST_P(StepTest, TheStepIsSavedWithTheWeights) {
+TEST_P(StepTest, IsSavedWithTheWeights) {
   const auto context = Context(Mine(LogitsTimes("step")));
   const ScratchDir scratch;
   const auto first = Make(*context, data_, Recipe());
@@ -184,7 +184,7 @@ TEST_P(StepTest, TheStepIsSavedWithTheWeights) {
 }
 
 // 1001 is not representable in bf16.
-TEST_P(StepTest, LargeStepsAreExact) {
+TEST_P(StepTest, LargeValuesAreExact) {
   const auto context = Context(Mine(LogitsTimes("1 + (step == 1001)")));
   const auto session = Make(*context, data_, Recipe());
   session->ResumeAt(999);
@@ -194,7 +194,7 @@ TEST_P(StepTest, LargeStepsAreExact) {
   EXPECT_NEAR(losses[2], LossAt(1), tolerance_);
 }
 
-TEST_P(StepTest, DecodingSeesTheLast) {
+TEST_P(StepTest, DecodingReadsTheLast) {
   const auto logits = [&](const std::string& text) {
     const auto context = Context(Mine(text));
     const auto session = Make(*context, data_, Recipe());

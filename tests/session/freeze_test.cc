@@ -81,7 +81,7 @@ class FreezeTest : public RecipeTest,
   }
 };
 
-TEST_P(FreezeTest, AStepChangesTheOthersByTheGradientsOfTheWhole) {
+TEST_P(FreezeTest, TrainedTensorsGetTheirFullGradients) {
   const auto context = MakeContext(runtime_.get(), Text());
   const Dataset data = Documents(64, 5, 5);
   const auto whole = Make(*context, data, Spec(Recipe("")));
@@ -126,7 +126,7 @@ TEST_P(FreezeTest, AStepChangesTheOthersByTheGradientsOfTheWhole) {
   }
 }
 
-TEST_P(FreezeTest, MemoryIsPlannedAndFalls) {
+TEST_P(FreezeTest, FreezingReducesPlannedMemory) {
   const auto context = MakeContext(runtime_.get(), Text());
   const Dataset data = Documents(64, 5, 5);
   const TrainSpec spec = Spec(Recipe(std::get<0>(GetParam()).rules));
@@ -148,7 +148,7 @@ TEST_P(FreezeTest, MemoryIsPlannedAndFalls) {
   EXPECT_EQ(memory.weights, all.weights);
 }
 
-TEST_P(FreezeTest, ARunThatIsResumedEndsAsOneThatWasNot) {
+TEST_P(FreezeTest, ResumedRunHasTheSameBits) {
   const auto context = MakeContext(runtime_.get(), Text());
   const Dataset data = Documents(64, 5, 5);
   const TrainSpec spec = Spec(Recipe(std::get<0>(GetParam()).rules));
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(All, FreezeTest,
 class FreezeRulesTest : public RecipeTest {};
 
 // Values whose other readers were gradients of frozen tensors may be fused, which changes rounding.
-TEST_F(FreezeRulesTest, GradientsAreThoseOfTheWholeInAllPlacements) {
+TEST_F(FreezeRulesTest, GradientsEqualUnfrozenGradients) {
   const Dataset data = Documents(64, 5, 5);
   for (const std::string& placement : ShippedPlacements()) {
     SCOPED_TRACE(placement);
@@ -243,7 +243,7 @@ TEST_F(FreezeRulesTest, OnlyTrainedTensorsCountForClipping) {
 
 // A weight of layer 1 is trained: gradients of frozen weights, and those below it, are not
 // computed.
-TEST_F(FreezeRulesTest, ThePassEndsBelowTheFirstTrainedTensor) {
+TEST_F(FreezeRulesTest, BackwardPassEndsAtTheFirstTrainedTensor) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const TrainSpec spec =
       Spec("rule { match: 'layers.1.attention.q.*' } rule { match: '*' freeze: true }");
@@ -295,7 +295,7 @@ TEST_F(FreezeRulesTest, SharedLayersAndMaskedTokensAreTrainedInPart) {
   EXPECT_EQ(trained, 1) << "the layers share it";
 }
 
-TEST_F(FreezeRulesTest, CorrectionsOfRoutersAreNotTouched) {
+TEST_F(FreezeRulesTest, RouterCorrectionsAreKept) {
   TinyModel model = SmallModel();
   model.more = "";
   model.block =

@@ -37,7 +37,7 @@ TrainSpec CompletionSpec(int64_t batch_size, int64_t micro_batches) {
   return spec;
 }
 
-TEST(LossMaskTest, AStepIsTheMeanOfItsTargetsTakenAlone) {
+TEST(LossMaskTest, StepAveragesItsTargets) {
   const auto runtime = MakeRuntime();
   TinyModel model;
   model.vocab_size = 6;
@@ -83,7 +83,7 @@ TEST(LossMaskTest, AStepIsTheMeanOfItsTargetsTakenAlone) {
 }
 
 // The fourth document has no target and is skipped, so that every epoch has three.
-TEST(LossMaskTest, NoStepConsistsOfPrompts) {
+TEST(LossMaskTest, SkipsDocumentsWithoutTargets) {
   const auto runtime = MakeRuntime();
   TinyModel model;
   model.vocab_size = 6;

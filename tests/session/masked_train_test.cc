@@ -46,7 +46,7 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   EXPECT_LT(last, 1.1);  // 0.95 after more steps; without the neighbours log(8) = 2.08
 }
 
-TEST(MaskedTrainingTest, RefusesAModelThatIsNotBidirectionalAndAMaskThatIsNoToken) {
+TEST(MaskedTrainingTest, RefusesCausalModelsAndInvalidMasks) {
   const auto runtime = MakeRuntime();
   TinyModel model = Bidirectional();
   const Dataset data = Documents(40, 3, 11);

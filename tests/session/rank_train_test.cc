@@ -43,7 +43,7 @@ const Case kCases[] = {
 
 class RankTrainCaseTest : public RankTrainTest, public ::testing::WithParamInterface<Case> {};
 
-TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
+TEST_P(RankTrainCaseTest, RanksAndThreadsChangeNoBit) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const TrainSpec spec = Recipe(GetParam().recipe, GetParam().settings);
@@ -63,7 +63,7 @@ TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(All, RankTrainCaseTest, ::testing::ValuesIn(kCases),
                          [](const auto& at) { return std::string(at.param.name); });
 
-TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
+TEST_F(RankTrainTest, MixedLengthsChangeNoBit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -85,7 +85,7 @@ TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
   }
 }
 
-TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
+TEST_F(RankTrainTest, LargeModelsChangeNoBit) {
   TinyModel model = Model();
   model.d_model = 128;
   model.d_ff = 512;
@@ -102,7 +102,7 @@ TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
   }
 }
 
-TEST_F(RankTrainTest, LinearAttentionGivesTheBitsOfOne) {
+TEST_F(RankTrainTest, LinearAttentionChangesNoBit) {
   const auto context = MakeContext(runtime_.get(), WithLinearAttention(Model()).Text());
   const Dataset data = TextOf(2000, 26);
   for (const char* dtype : {"F32", "BF16"}) {
@@ -114,7 +114,7 @@ TEST_F(RankTrainTest, LinearAttentionGivesTheBitsOfOne) {
   }
 }
 
-TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
+TEST_F(RankTrainTest, RouterCorrectionsCountAllRanks) {
   TinyModel model = Model();
   model.block =
       "share: \"all\" own_norms: true sublayer { attention {} } sublayer { experts { n_expert: "
@@ -132,7 +132,7 @@ TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
   EXPECT_NE(expected, TraceOfOne(*context, data, Recipe("dtype: BF16"), 3));
 }
 
-TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
+TEST_F(RankTrainTest, RefusesMoreRanksThanUnits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const TrainSpec spec = Recipe("", {{"units", "2"}});
@@ -143,7 +143,7 @@ TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
   }
 }
 
-TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
+TEST_F(RankTrainTest, RefusesRanksThatDiffer) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto recipe = [](int rank) { return Recipe(rank == 1 ? "beta1: 0.8" : ""); };
@@ -159,7 +159,7 @@ TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
   }
 }
 
-TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
+TEST_F(RankTrainTest, DivergenceIsAnErrorOnAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
@@ -185,7 +185,7 @@ TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
+TEST_F(RankTrainTest, LostRankIsUnavailable) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
@@ -200,7 +200,7 @@ TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
+TEST_F(RankTrainTest, RefusesNormsWithStatistics) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model = Model();
   model.norm = "n";
@@ -215,7 +215,7 @@ TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
   }
 }
 
-TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
+TEST_F(RankTrainTest, RanksTakeThePlannedMemory) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   for (const char* recipe : {"", "optimizer: MUON", "dtype: BF16 ema_decay: 0.5",
@@ -243,7 +243,7 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   }
 }
 
-TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
+TEST_F(RankTrainTest, ProfileHasTheWaits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
@@ -265,7 +265,7 @@ TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRank) {
+TEST_F(RankTrainTest, ProbesSeeTheSameGradients) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto gradient_squares = [](const TrainSession& session) {
@@ -291,7 +291,7 @@ TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRank) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
+TEST_F(RankTrainTest, GradientExchangeOverlapsTheBackwardPass) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const BucketPlan plan = BucketPlan::Of(ParameterLayout(context->parameters), 4);
@@ -325,7 +325,7 @@ TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
   EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
 }
 
-TEST_F(RankTrainTest, StatesThatRankZeroWritesAreThoseOfAll) {
+TEST_F(RankTrainTest, RankZeroWritesStatesOfAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   for (const char* recipe : {"", "dtype: BF16 ema_decay: 0.5"}) {

@@ -187,7 +187,7 @@ class SplitStepTest : public RankTrainTest,
   const std::unique_ptr<ModelContext> context_;
 };
 
-TEST_P(SplitStepTest, LossAndGradientDoNotDependOnIt) {
+TEST_P(SplitStepTest, LossAndGradientAreIndependentOfTheSplit) {
   // bf16 has 8 bits: a number that is rounded differently changes the sums that contain it.
   const double near = is_bf16() ? 4e-3 : 1e-5;
   const Outcome whole = Run({kRows, 1, 0, 1});
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitStepTest,
                          });
 
 // A dropped element belongs to a row of the step, whichever pass computes it.
-TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
+TEST_F(RankTrainTest, DropoutIsIndependentOfTheSplit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   model.placement = "mine";
@@ -253,7 +253,7 @@ TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
 }
 
 // Label smoothing and the z-loss are means over the same targets.
-TEST_F(RankTrainTest, TheLossIsTheSameForAnyDivision) {
+TEST_F(RankTrainTest, LossIsIndependentOfTheSplit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());

@@ -35,7 +35,7 @@ int64_t CountAllocations(const Body& body) {
   return MallocCount() - before;
 }
 
-TEST(StepAllocationTest, TheCounterCounts) {
+TEST(StepAllocationTest, CountsAllocations) {
   void* volatile memory = nullptr;
   EXPECT_EQ(CountAllocations([&] { memory = std::malloc(10); }), 1);
   std::free(memory);
@@ -134,7 +134,7 @@ std::string ExpertsModel() {
 }
 
 // Uses plumb.h, on batches that a callback fills.
-TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
+TEST_P(SessionAllocationTest, StepAllocatesNothingForAKnownLength) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
   const ModelSource source = {
@@ -164,7 +164,7 @@ TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   EXPECT_GT(seen_again, 100);
 }
 
-TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, WideModelAllocatesNothingAfterAStep) {
   for (const std::string& text : {WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);
     const Dataset data = TextOf(2000, 26);
@@ -198,14 +198,14 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
   }
 }
 
-TEST_P(SessionAllocationTest, AStepOfARecipeOfEverythingAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, FullRecipeAllocatesNothingAfterAStep) {
   ExpectNoAllocations(
       WideModel(), TextOf(2000, 26),
       "batch_size: 4 gradient_accumulation_steps: 2 optimizer: MUON muon { learning_rate: '2 * lr' "
       "} rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }");
 }
 
-TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, MaskedTokensAllocateNothingAfterAStep) {
   TinyModel model;
   model.vocab_size = 7;
   model.more = "bidirectional: true token_types: 2";
@@ -214,16 +214,16 @@ TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst
 }
 
 // Groups have other sizes in every step, so oneDNN packs more or less.
-TEST_P(SessionAllocationTest, AStepOfExpertsAllocatesNothingAfterTheFirstWhereverTokensGo) {
+TEST_P(SessionAllocationTest, ExpertsAllocateNothingAfterAStep) {
   ExpectNoAllocations(ExpertsModel(), TextOf(2000, 26), "batch_size: 4");
 }
 
-TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, ProbesAllocateNothingAfterAStep) {
   ExpectNoAllocations(WideModel(), TextOf(2000, 26), "batch_size: 4 gradient_accumulation_steps: 2",
                       /*probes=*/true);
 }
 
-TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, DecodingAllocatesNothingAfterAToken) {
   const std::string windowed = WideModel() + " attention { window: \"4\" }";
   for (const std::string& text :
        {StudyModel(), WideModel(), LargeVocabularyModel(), ExpertsModel(), windowed}) {
@@ -244,7 +244,7 @@ TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
   }
 }
 
-TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheFirstStep) {
+TEST_P(SessionAllocationTest, BatchedDecodingAllocatesNothingAfterAStep) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const auto context = MakeContext(runtime_.get(), WideModel());
     const ParameterStore parameters = GenericParameters(*context);
@@ -265,7 +265,7 @@ TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheF
   }
 }
 
-TEST_P(SessionAllocationTest, EvaluatingASplitAgainAllocatesNothing) {
+TEST_P(SessionAllocationTest, SecondEvaluationAllocatesNothing) {
   const auto context = MakeContext(runtime_.get(), StudyModel());
   const ParameterStore parameters = GenericParameters(*context);
   const Dataset data = Documents(30, 2, 12, /*val_fraction=*/0.5);

@@ -177,7 +177,7 @@ class TrainBitsTest : public RecipeTest, public ::testing::WithParamInterface<Tr
   const Dataset data_ = GetParam().data();
 };
 
-TEST_P(TrainBitsTest, DependNeitherOnThreadsNorOnWhatIsRecomputed) {
+TEST_P(TrainBitsTest, DoNotDependOnThreadsOrRecomputation) {
   const auto one = MakeCase();
   const std::vector<double> losses = Losses(one.get(), 4);
   const std::vector<float> numbers = Numbers(one.get());
@@ -191,7 +191,7 @@ TEST_P(TrainBitsTest, DependNeitherOnThreadsNorOnWhatIsRecomputed) {
   EXPECT_EQ(Numbers(again.get()), numbers);
 }
 
-TEST_P(TrainBitsTest, AreThoseOfARunThatIsResumedFromFiles) {
+TEST_P(TrainBitsTest, AreKeptByResuming) {
   const auto whole = MakeCase();
   Losses(whole.get(), 3);
   const ScratchDir scratch;
@@ -214,7 +214,7 @@ TEST_P(TrainBitsTest, AreThoseOfARunThatIsResumedFromFiles) {
   EXPECT_EQ(Numbers(rest.get()), Numbers(whole.get()));
 }
 
-TEST_P(TrainBitsTest, TakeTheMemoryThatWasPlanned) {
+TEST_P(TrainBitsTest, TakeThePlannedMemory) {
   const auto session = MakeCase();
   ASSERT_TRUE(session->Step().ok());
   const TrainMemory planned = session->planned_memory(), taken = session->memory();
@@ -256,7 +256,7 @@ TEST_P(RecipeCaseTest, NormalizedRowsHaveLengthOne) {
   }
 }
 
-TEST_P(RecipeCaseTest, ItLearns) {
+TEST_P(RecipeCaseTest, LossFalls) {
   const auto session = MakeCase();
   const double first = session->Step()->loss;
   double last = 0;

@@ -96,7 +96,7 @@ TinyModel Model() {
 constexpr const char* kPlacements[] = {"pre", "denseformer", "hyper_connections",
                                        "attention_residuals", "value_residual"};
 
-TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
+TEST_P(TrainMemoryTest, EqualsTheBuffersOfTheSession) {
   for (const char* placement : kPlacements) {
     SCOPED_TRACE(placement);
     TinyModel model = Model();
@@ -124,7 +124,7 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
+TEST_P(TrainMemoryTest, EqualsTheGrowthOfTheProcess) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's own memory is more";
 #endif
@@ -152,7 +152,7 @@ TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
 std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
 INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), NameOf);
 
-TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndBf16TakesLess) {
+TEST(TrainMemorySizesTest, RecomputationAndBf16TakeLess) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
   const auto context = MakeContext(runtime.get(), Model().Text());
   TrainSpec spec;

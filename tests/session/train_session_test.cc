@@ -23,7 +23,7 @@ std::string StudyModel(const std::string& placement) {
 
 class TrainSessionTest : public RecipeTest {};
 
-TEST_F(TrainSessionTest, TheStudysLossFallsAndDependsOnTheSeed) {
+TEST_F(TrainSessionTest, LossFallsAndDependsOnTheSeed) {
   const auto context = MakeContext(runtime_.get(), StudyModel("pre"));
   const Dataset data = Documents(50, 2, 12);
   TrainSpec spec;
@@ -34,7 +34,7 @@ TEST_F(TrainSessionTest, TheStudysLossFallsAndDependsOnTheSeed) {
   EXPECT_NE(Losses(Make(*context, data, spec).get(), 1)[0], losses[0]);
 }
 
-TEST_F(TrainSessionTest, AStepReportsItsScheduleTokensAndNumber) {
+TEST_F(TrainSessionTest, StepReportsRateTokensAndNumber) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(100, 5);
   TrainSpec spec;
@@ -53,7 +53,7 @@ TEST_F(TrainSessionTest, AStepReportsItsScheduleTokensAndNumber) {
   EXPECT_EQ(session->step(), 2);
 }
 
-TEST_F(TrainSessionTest, AccumulatedGradientsAreThoseOfTheWholeBatch) {
+TEST_F(TrainSessionTest, AccumulatedGradientsEqualTheWholeBatch) {
   TinyModel model;
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -77,7 +77,7 @@ TEST_F(TrainSessionTest, AccumulatedGradientsAreThoseOfTheWholeBatch) {
 }
 
 // Two steps that differ in the decay only differ by learning_rate * decay * weight.
-TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
+TEST_F(TrainSessionTest, WeightDecayAppliesToMatricesOrAll) {
   TinyModel model;
   model.placement = "mine";
   model.norm = "layer_norm";
@@ -126,7 +126,7 @@ TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
   EXPECT_EQ(matrix_count, 3 + 2 * 6 + 2 * 2);
 }
 
-TEST_F(TrainSessionTest, AParametersOwnScaleIsOnItsLearningRate) {
+TEST_F(TrainSessionTest, ParameterScalesItsLearningRate) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const auto slow = MakeContext(runtime_.get(), TinyModel().Text());
   for (ParameterSpec& parameter : slow->parameters) {
@@ -148,7 +148,7 @@ TEST_F(TrainSessionTest, AParametersOwnScaleIsOnItsLearningRate) {
   }
 }
 
-TEST_F(TrainSessionTest, DivergenceNamesATensorAndLeavesTheWeightsAlone) {
+TEST_F(TrainSessionTest, DivergenceNamesATensor) {
   TinyModel model;
   model.norm = "layer_norm";
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -173,7 +173,7 @@ TEST_F(TrainSessionTest, DivergenceNamesATensorAndLeavesTheWeightsAlone) {
   EXPECT_EQ(session->Step().status().code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(TrainSessionTest, AWeightThatIsNotFiniteIsNamed) {
+TEST_F(TrainSessionTest, NamesNonFiniteWeights) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(100, 5);
   TrainSpec spec;

@@ -66,7 +66,7 @@ TEST(FormulaTest, OperatorsBindAsInMathematics) {
   EXPECT_EQ(Tree(Parsed("2 * 3 ^ 2")), "(2 * (3 ^ 2))");
 }
 
-TEST(FormulaTest, PowersGoToTheRightAndBindTighterThanMinus) {
+TEST(FormulaTest, PowersAreRightAssociative) {
   EXPECT_EQ(Tree(Parsed("2 ^ 3 ^ 2")), "(2 ^ (3 ^ 2))");
   EXPECT_EQ(Tree(Parsed("-2 ^ 2")), "(- (2 ^ 2))");
   EXPECT_EQ(Tree(Parsed("(-2) ^ 2")), "((- 2) ^ 2)");
@@ -75,7 +75,7 @@ TEST(FormulaTest, PowersGoToTheRightAndBindTighterThanMinus) {
   EXPECT_EQ(Tree(Parsed("a * -b")), "(a * (- b))");
 }
 
-TEST(FormulaTest, ConditionsBindLoosestAndNotBetweenThem) {
+TEST(FormulaTest, ConditionsBindLoosest) {
   EXPECT_EQ(Tree(Parsed("a or b and not c == 1 + 2")), "(a or (b and (not (c == (1 + 2)))))");
   EXPECT_EQ(Tree(Parsed("(a or b) and c")), "((a or b) and c)");
   EXPECT_EQ(Tree(Parsed("not not a")), "(not (not a))");
@@ -100,7 +100,7 @@ TEST(FormulaTest, ReadsNumbersAsTheyAreWritten) {
   EXPECT_EQ(Tree(Parsed("1-1")), "(1 - 1)");
 }
 
-TEST(FormulaTest, StatementsHaveATargetAValueAndPerhapsACondition) {
+TEST(FormulaTest, ParsesStatements) {
   const absl::StatusOr<Statement> plain =
       ParseStatement({"x=x+f(norm(x))", {"a.pbtxt", 3, 4}}, "each");
   ASSERT_TRUE(plain.ok()) << plain.status();
@@ -167,7 +167,7 @@ TEST(FormulaTest, PrintsNumbersThatReadBackTheSame) {
   }
 }
 
-TEST(FormulaTest, AStatementWhoseValueIsAComparisonKeepsItsParentheses) {
+TEST(FormulaTest, ComparisonsKeepTheirParentheses) {
   for (const char* text : {"x = (a < b)", "x = (a and b)", "x = (not a) if (a or b) and c"}) {
     const absl::StatusOr<Statement> statement = ParseStatement({text, {}}, "let");
     ASSERT_TRUE(statement.ok()) << statement.status();
@@ -187,7 +187,7 @@ TEST(FormulaTest, NamesHaveIndicesAndRanges) {
   EXPECT_EQ(statement->ToString(), "h[i] = x for i = 0..n - 1 if layer > 1");
 }
 
-TEST(FormulaTest, NamesMissingPartsOfIndicesAndRanges) {
+TEST(FormulaTest, ReportsIncompleteIndicesAndRanges) {
   const auto error = [](const std::string& text) {
     const absl::StatusOr<Statement> statement = ParseStatement({text, {"a.pbtxt", 1, 1}}, "each");
     return std::string(statement.status().message());
@@ -325,7 +325,7 @@ TEST(FormulaTest, AnyBytesAreReadOrRefused) {
   EXPECT_GT(read, 1000);  // many texts are accepted, not only refused
 }
 
-TEST(FormulaTest, DepthHasALimitAndLengthHasOne) {
+TEST(FormulaTest, LimitsDepthAndLength) {
   const auto parses = [](const std::string& text) { return ParseExpression({text, {}}).ok(); };
   const auto nested = [](const std::string& open, int n, const std::string& close) {
     std::string text;

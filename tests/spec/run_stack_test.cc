@@ -56,7 +56,7 @@ TEST(RunStackTest, SumsAreGatheredByTensor) {
             "t8 = 1.75 t6 + 2 t7 + 4\n");
 }
 
-TEST(RunStackTest, ALonePlainTensorNeedsNoCombine) {
+TEST(RunStackTest, SingleTensorsNeedNoCombine) {
   const std::string trace = Trace(ModelWith("each: \"y = f(x)\" each: \"x = 1 * y + 0\""));
   EXPECT_EQ(trace,
             "t0 = embed\n"
@@ -72,7 +72,7 @@ TEST(RunStackTest, ALonePlainTensorNeedsNoCombine) {
             "logits t5\n");
 }
 
-TEST(RunStackTest, ScalarsAreThoseOfTheLayer) {
+TEST(RunStackTest, ScalarsFollowTheLayer) {
   const std::string trace = Trace(ModelWith("each: \"x = x + f(x) / layer + sublayer\""));
   EXPECT_EQ(LinesWith(" + ", trace),
             "t2 = t0 + t1 + 1\n"
@@ -115,7 +115,7 @@ TEST(RunStackTest, NormsAreNamedAfterTheirPlace) {
             "t33 = rms_norm head.norm[11 of 11](t32)\n");
 }
 
-TEST(RunStackTest, NamesAreUniqueEvenWhereSlotsAreNumbered) {
+TEST(RunStackTest, NumberedSlotNamesAreUnique) {
   const std::string trace = Trace(
       ModelWith("block: \"x = x + norm(norm(attention(x)))\" block: \"x = x + norm_2(mlp(x))\""));
   EXPECT_EQ(LinesWith("layers.0.norm", trace),
@@ -124,7 +124,7 @@ TEST(RunStackTest, NamesAreUniqueEvenWhereSlotsAreNumbered) {
             "t6 = rms_norm layers.0.norm_2_2[8 of 8](t5)\n");
 }
 
-TEST(RunStackTest, LearnedValuesAreNamedAfterTheirPlaceAndSized) {
+TEST(RunStackTest, LearnedValuesHaveNamesAndSizes) {
   const std::string trace = Trace(
       absl::StrCat(kDims, "n_kv_head: 1\n", "placement { name: \"p\"",
                    "  learned { name: \"gate\" init_expression: \"1 / layer\" weight_decay: true }",
@@ -150,7 +150,7 @@ TEST(RunStackTest, LearnedValuesAreNamedAfterTheirPlaceAndSized) {
   EXPECT_EQ(LinesWith("learned end", trace), "t45 = learned end.gamma[8] init 0.5\n");
 }
 
-TEST(RunStackTest, ALearnedVectorIsTheRightSideOfAProduct) {
+TEST(RunStackTest, LearnedVectorsAreRightOperands) {
   const std::string trace =
       Trace(ModelWith("learned { name: \"g\" per_channel: true init: 0 }"
                       "block: \"x = g * attention(x) + mlp(x) * g\""));
@@ -176,7 +176,7 @@ TEST(RunStackTest, PerHeadSlotsNormalizeHeads) {
             "t3 = rms_norm layers.0.attention.k_norm[4 of 4](t2)\n");
 }
 
-TEST(RunStackTest, StatementsWhoseConditionFailsAreNotThere) {
+TEST(RunStackTest, SkipsStatementsWithFalseConditions) {
   const std::string trace = Trace(ModelWith(
       "each: \"x = x + f(x)\" each: \"x = norm(x) if sublayer % 2 == 0 and layer > 1\""
       "inside { point: \"mlp.hidden\" rule: \"hidden = h_norm(hidden) if layer == 1\" }"));
@@ -185,7 +185,7 @@ TEST(RunStackTest, StatementsWhoseConditionFailsAreNotThere) {
             "t10 = rms_norm layers.1.mlp.norm[8 of 8](t9)\n");
 }
 
-TEST(RunStackTest, ABlocksInsideFollowsItsPlacements) {
+TEST(RunStackTest, BlockRulesFollowPlacementRules) {
   const std::string trace =
       Trace(absl::StrCat(kDims,
                          "placement { name: \"p\" each: \"x = x + f(x)\""
@@ -198,7 +198,7 @@ TEST(RunStackTest, ABlocksInsideFollowsItsPlacements) {
             "t3 = layers.0.attention(t2) layer 1 sublayer 1\n");
 }
 
-TEST(RunStackTest, SlotsHaveTheNormsThatTheBlockGives) {
+TEST(RunStackTest, SlotsHaveTheNormsOfTheBlock) {
   const std::string trace = Trace(absl::StrCat(
       kDims,
       "norm { name: \"eps6\" plugin: \"rms_norm\" attr { name: \"eps\" number: 1e-6 } }"
@@ -208,7 +208,7 @@ TEST(RunStackTest, SlotsHaveTheNormsThatTheBlockGives) {
             "t15 = none layers.1.mlp.norm_out[8 of 8](t14)\n");
 }
 
-TEST(RunStackTest, SublayersGoByTheirNamesInABlock) {
+TEST(RunStackTest, BlocksCallSublayersByName) {
   const std::string trace = Trace(absl::StrCat(
       kDims,
       "placement { name: \"macaron\" block: \"x = x + 0.5 * mlp_1(norm_1(x))\""
@@ -268,7 +268,7 @@ TEST(RunStackTest, ErrorsOfTheBackendPointIntoTheFormula) {
             "            ^");
 }
 
-TEST(RunStackTest, ATableOverTokensIsReadByItsName) {
+TEST(RunStackTest, ReadsTablesOverTokens) {
   EXPECT_EQ(Trace("n_layer: 1 n_head: 4 n_kv_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
                   "embedding { name: \"ve\" width: \"n_kv_head * head_dim\" }\n"
                   "embedding { name: \"extra\" }\n"

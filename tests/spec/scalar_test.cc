@@ -116,7 +116,7 @@ TEST_F(ScalarTest, ComputesWithFunctions) {
   EXPECT_EQ(Value("softplus(-100)"), std::exp(-100.0));
 }
 
-TEST_F(ScalarTest, EveryFunctionThatIsNamedCanBeCalled) {
+TEST_F(ScalarTest, EveryListedFunctionCanBeCalled) {
   for (const std::string& name : FunctionNames()) {
     EXPECT_TRUE(IsFunction(name));
     EXPECT_EQ(Evaluate(absl::StrCat(name, "(1)")).ok(), IsScalarFunction(name)) << name;
@@ -191,7 +191,7 @@ TEST_F(ScalarTest, UnknownNamesAreErrorsWithSuggestions) {
       "  ^");
 }
 
-TEST_F(ScalarTest, EachLetSeesTheOnesBeforeIt) {
+TEST_F(ScalarTest, LetsSeeEarlierLets) {
   Let("a = n_head / 2");
   Let("b = a + 1");
   EXPECT_EQ(Value("a * b"), 6);
@@ -212,7 +212,7 @@ TEST_F(ScalarTest, ALetCannotReadItself) {
             "          ^");
 }
 
-TEST_F(ScalarTest, LayerAndSublayerAreKnownWhereTheyHaveAValue) {
+TEST_F(ScalarTest, LayerAndSublayerAreDefinedInside) {
   EXPECT_EQ(Error("sqrt(layer)"),
             "p.pbtxt:7:5: unknown scalar \"layer\"; it has a value only in \"each\", in \"block\" "
             "and inside sublayers\n"
@@ -238,7 +238,7 @@ TEST_F(ScalarTest, LayerAndSublayerAreKnownWhereTheyHaveAValue) {
             "    ^");
 }
 
-TEST_F(ScalarTest, ALetThatReadsTheLayerIsAnErrorOnlyWhereItIsUsed) {
+TEST_F(ScalarTest, LayerDependentLetsFailOnUse) {
   Let("depth = layer / n_layer");
   Let("other = 2");
   Let("both = depth + other");
@@ -259,14 +259,14 @@ TEST_F(ScalarTest, WithoutAPlacementThereAreNoLets) {
   EXPECT_EQ(Value("n_layer"), 12);
 }
 
-TEST_F(ScalarTest, LetsThatDoubleCostNoMoreThanTheirNumber) {
+TEST_F(ScalarTest, DoublingLetsAreEvaluatedOnce) {
   // If names were substituted instead of evaluated once, the last of these would take 2^60 steps.
   Let("a0 = 1");
   for (int i = 1; i <= 60; ++i) Let(absl::StrCat("a", i, " = a", i - 1, " + a", i - 1));
   EXPECT_EQ(Value("a60"), std::pow(2, 60));
 }
 
-TEST_F(ScalarTest, NamesForSuggestionsAreThoseThatHaveAValue) {
+TEST_F(ScalarTest, SuggestsNamesWithAValue) {
   Let("alpha = 1");
   const auto has = [this](const std::string& name) {
     for (const std::string& n : scope_.Names()) {

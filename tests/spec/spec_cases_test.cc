@@ -105,7 +105,7 @@ std::string ResultOf(const SpecCase& spec_case) {
 
 class SpecCasesTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(SpecCasesTest, AreAsWritten) {
+TEST_P(SpecCasesTest, MatchTheFile) {
   const std::vector<SpecCase> cases =
       ReadSpecCases(absl::StrCat(kSpecCases, "/", GetParam(), ".txt"));
   EXPECT_GT(cases.size(), 10u);
@@ -139,7 +139,7 @@ TEST(ErrorListTest, AnUnknownPlacementListsTheKnownOnes) {
   EXPECT_THAT(error, ::testing::HasSubstr(" pre, "));
 }
 
-TEST(ErrorListTest, ASectionHasALimit) {
+TEST(ErrorListTest, LimitsTheStatementsOfASection) {
   std::string fields = "each: \"x = x + f(x)\"\n";
   for (int i = 0; i < 65; ++i) absl::StrAppend(&fields, "each: \"x = norm(x)\"\n");
   EXPECT_EQ(PlacementError(fields), "m.pbtxt:4:1: each has 66 statements; at most 64");

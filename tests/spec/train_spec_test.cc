@@ -52,7 +52,7 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_FALSE(s.recompute_blocks);
 }
 
-TEST(TrainSpecTest, AnExplicitZeroIsNotTheDefault) {
+TEST(TrainSpecTest, ExplicitZerosAreKept) {
   EXPECT_EQ(OverrideError({{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
 }
 
@@ -111,7 +111,7 @@ TEST(TrainSpecTest, TakesGivenValues) {
   EXPECT_TRUE(s.recompute_blocks);
 }
 
-TEST(TrainSpecTest, AZeroThatMeansSomethingIsNotADefault) {
+TEST(TrainSpecTest, ZerosAreValidValues) {
   const TrainSpec s = ParseTrainSpec(
                           "learning_rate: 0 beta1: 0 beta2: 0 weight_decay: 0 grad_clip: 0 seed: 0 "
                           "keep_checkpoints: 0 data { val_fraction: 0 }",
@@ -127,7 +127,7 @@ TEST(TrainSpecTest, AZeroThatMeansSomethingIsNotADefault) {
   EXPECT_EQ(s.val_fraction, 0);
 }
 
-TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
+TEST(TrainSpecTest, TextRoundTrips) {
   for (const char* text : {"", kEverything, "schedule: LINEAR learning_rate: 0 seed: 0",
                            "learning_rate: 0.30000000000000004 max_steps: 2147483647"}) {
     const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
@@ -158,7 +158,7 @@ constexpr char kRules[] =
     "rule { match: 'head.*' } rule { match: 'embedding.*' freeze: true }\n"
     "normalize { match: '*.q.weight' axis: OUT } normalize { match: 'head.weight' }\n";
 
-TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
+TEST(TrainSpecTest, RulesRoundTripInOrder) {
   const TrainSpec s = ParseTrainSpec(kRules, "t.pbtxt", {}).value();
   ASSERT_EQ(s.rules.size(), 5u);
   EXPECT_EQ(s.rules[0].match.value, "*.norm.weight");
@@ -188,7 +188,7 @@ TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   }
 }
 
-TEST(TrainSpecTest, ARuleCanBeSetAndALaterLetTakesThePlaceOfAnEarlierOne) {
+TEST(TrainSpecTest, OverridesSetRulesAndLets) {
   const TrainSpec s = ParseTrainSpec(
                           "let: 'a = 1' let: 'b = a' let: 'a = 2' rule { match: '*' "
                           "clip: '1' }",
@@ -199,7 +199,7 @@ TEST(TrainSpecTest, ARuleCanBeSetAndALaterLetTakesThePlaceOfAnEarlierOne) {
   EXPECT_EQ(s.lets[0].text.value, "a = 2");
 }
 
-TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
+TEST(TrainSpecTest, ImportedRulesFollowOwnRules) {
   const TrainSpec s =
       ParseTrainSpec("import: 'mup' let: 'base_width = 64' rule { match: '*.q.*' clip: '1' }",
                      "t.pbtxt", {})
@@ -217,7 +217,7 @@ TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
   EXPECT_EQ(again.rules.size(), 2u);
 }
 
-TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
+TEST(TrainSpecTest, MuonRoundTrips) {
   const TrainSpec s =
       ParseTrainSpec(
           "optimizer: MUON muon { momentum: 0.9 nesterov: false newton_schulz_steps: 3 "
@@ -243,7 +243,7 @@ TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
   EXPECT_EQ(plain.ToText().find("muon"), std::string::npos);
 }
 
-TEST(TrainSpecTest, MuonHasADefaultRateOfItsOwn) {
+TEST(TrainSpecTest, MuonHasItsDefaultRate) {
   const auto spec = [](const std::string& text) {
     return ParseTrainSpec(text, "t.pbtxt", {}).value();
   };
@@ -266,7 +266,7 @@ TEST(TrainSpecTest, MuonHasADefaultRateOfItsOwn) {
             "5 * lr");
 }
 
-TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {
+TEST(TrainSpecTest, EveryScheduleRoundTrips) {
   for (const char* text :
        {"schedule: WSD cooldown_steps: 7 cooldown: ONE_MINUS_SQRT warmup: MULTIPLIES",
         "schedule: WSD cooldown_steps: 7 cooldown: COSINE warmup: FIRST",
@@ -298,7 +298,7 @@ TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
   EXPECT_EQ(s.format, DataFormat::kDocuments);
 }
 
-TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
+TEST(TrainSpecTest, OverridesHaveErrors) {
   EXPECT_EQ(OverrideError({{"max_step", "6"}}),
             "train.max_step: Train has no field \"max_step\"; did you mean \"max_steps\"?");
   EXPECT_EQ(OverrideError({{"max_steps", "many"}}),

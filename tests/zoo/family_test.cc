@@ -123,7 +123,7 @@ TEST(FamilyModelTest, MergesPiecesLayerByLayer) {
   EXPECT_EQ(Model("model { when: 'layer == 1' set { bidirectional: true } }").substr(0, 4), "f:2:");
 }
 
-TEST(FamilyModelTest, ComputedFieldsAreThoseOfThePiece) {
+TEST(FamilyModelTest, ComputedFieldsFollowThePiece) {
   EXPECT_EQ(Model("word { name: 'list' field: 'list' numbers: true }\n"
                   "model { set { positions { rope_scaling { linear: '2' } } } }\n"
                   "model { set { positions { rope_scaling { longrope {} } } }\n"
