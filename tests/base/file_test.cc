@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST_F(FileTest, ReadsWhatWasWritten) {
+TEST_F(FileTest, ReadsWrittenFiles) {
   // The content is longer than one read and has every byte value.
   std::string content;
   for (int i = 0; i < 200000; ++i) content.push_back(static_cast<char>(i * 7));

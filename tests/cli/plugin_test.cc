@@ -115,7 +115,7 @@ TEST_F(PluginTest, BenchMeasuresOfferedFunctionsOnly) {
   EXPECT_THAT(f32_only.out, AllOf(HasSubstr("forward   f32"), Not(HasSubstr("bf16"))));
 }
 
-TEST_F(PluginTest, BenchNamesWhatItCannotMeasure) {
+TEST_F(PluginTest, BenchRefusesUnmeasurablePlugins) {
   const Finished unknown = RunPlumb({"plugin", "bench", "layer_nrom"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"layer_norm\""));

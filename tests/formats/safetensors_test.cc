@@ -117,7 +117,7 @@ TEST_F(SafetensorsTest, EntriesOutliveAMoveOfTheFile) {
   EXPECT_EQ(read, 3.0f);
 }
 
-TEST_F(SafetensorsTest, ReadNamesWhatDiffers) {
+TEST_F(SafetensorsTest, ReadNamesTheDifference) {
   const std::vector<float> w(6);
   const std::string path = dir_.File("m.safetensors");
   ASSERT_TRUE(WriteSafetensors(path, {{"layer.0.weight", F32({2, 3}), w.data()}}).ok());

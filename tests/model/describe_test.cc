@@ -24,7 +24,7 @@ class DescribeTest : public ::testing::Test {
     }
     return *description;
   }
-  StackDescription OfBody(const std::string& body, int n_layer = 2) {
+  StackDescription DescribeBody(const std::string& body, int n_layer = 2) {
     TinyModel model;
     model.placement = "mine";
     model.n_layer = n_layer;
@@ -232,7 +232,7 @@ TEST_F(DescribeTest, ShowsPositionsThatAreNotDefaults) {
 // A formula need not use a scalar in layers in which it has no value, and its description shows
 // that.
 TEST_F(DescribeTest, ShowsScalarsWithoutValues) {
-  const StackDescription description = OfBody(
+  const StackDescription description = DescribeBody(
       "let: \"a = 1 / (layer - 1)\" each: \"y = f(x)\" "
       "each: \"x = x + y if layer == 1\" each: \"x = x + a * y if layer > 1\"");
   ASSERT_EQ(description.groups.size(), 1u);

@@ -98,7 +98,7 @@ TEST_F(GrownNormTest, WritesInitialValuesFromASeedOfEachTensor) {
   EXPECT_NE(first[0], first[1]);
 }
 
-TEST_F(GrownNormTest, InitRulesScaleAndReplaceWhatTheNormWrites) {
+TEST_F(GrownNormTest, InitRulesScaleAndReplaceInitialValues) {
   const auto plain = MakeContext(runtime_.get(), Model().Text());
   TinyModel model = Model();
   model.more =

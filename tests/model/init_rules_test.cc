@@ -57,7 +57,7 @@ class InitRulesTest : public ::testing::Test {
   TinyModel model_;
 };
 
-TEST_F(InitRulesTest, DefaultsAreThoseOfPyTorch) {
+TEST_F(InitRulesTest, DefaultsFollowPyTorch) {
   model_.d_model = 16;
   model_.d_ff = 100;
   model_.more = "attention { bias: true } mlp { bias: true } head_bias: true";

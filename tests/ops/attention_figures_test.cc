@@ -101,7 +101,7 @@ void ExpectFigures(AttentionShape shape, bool has_sinks, bool has_lengths, bool 
 // Two sequences of nine tokens, four heads that share two heads of keys, eleven wide.
 constexpr AttentionShape kShape = {2, 9, 9, 4, 2, 11, 0.4, 0, 0, 0};
 
-TEST(AttentionFiguresTest, EqualThoseOfASoftmax) {
+TEST(AttentionFiguresTest, MatchASoftmax) {
   ExpectFigures(kShape, false, false, false);
   ExpectFigures(kShape, false, false, true);
 }

@@ -99,7 +99,7 @@ ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
 
 // Returns the first `count` tokens of a cache[batch, heads, capacity, head_dim] as x[batch, count,
 // width].
-ReferenceTensor OfCache(const ReferenceTensor& cache, int64_t count) {
+ReferenceTensor CachedRows(const ReferenceTensor& cache, int64_t count) {
   const Shape& shape = cache.type.shape;
   const int64_t heads = shape[1], capacity = shape[2], head_dim = shape[3];
   ReferenceTensor out;
@@ -139,8 +139,8 @@ TEST_F(SequenceOpsTest, CachedAttentionInChunksEqualsAttentionToAll) {
       v_cache = (*got)[2];
       position += count;
     }
-    EXPECT_EQ(OfCache(k_cache, kSizes.tokens).f, inputs[1].f);
-    EXPECT_EQ(OfCache(v_cache, kSizes.tokens).f, inputs[2].f);
+    EXPECT_EQ(CachedRows(k_cache, kSizes.tokens).f, inputs[1].f);
+    EXPECT_EQ(CachedRows(v_cache, kSizes.tokens).f, inputs[2].f);
   }
 }
 

@@ -216,7 +216,7 @@ TEST_F(NormPluginTest, RefusesImpossibleDimensions) {
   }
 }
 
-TEST_F(NormPluginTest, DestroysWhatItCreated) {
+TEST_F(NormPluginTest, DestroysInstances) {
   {
     const auto instance = plugin_->Instantiate(4, {});
     EXPECT_EQ(test_norm::live, 1);

@@ -188,7 +188,7 @@ TEST_F(RegistryTest, RefusesSearchedDirectoriesThatOthersCanWrite) {
   EXPECT_FALSE(AnyCodeRan());
 }
 
-TEST_F(RegistryTest, ChecksWhoCanWriteTheTargetOfALink) {
+TEST_F(RegistryTest, ChecksPermissionsOfLinkTargets) {
   const std::string open_directory = directory_ + "/open";
   fs::create_directory(open_directory);
   fs::rename(Install("half"), open_directory + "/half.so");

@@ -51,7 +51,7 @@ class SplitStepTest : public RankTrainTest,
   static bool is_bf16() { return std::get<1>(GetParam()) == DType::kBF16; }
 
   // Returns documents with 1 to 30 tokens.
-  static std::string OfDifferentLengths() {
+  static std::string MixedLengthDocuments() {
     std::string content;
     for (int i = 0; i < 12; ++i) {
       const int length = i % 3 == 0 ? 29 : 1 + i % 5;
@@ -62,7 +62,7 @@ class SplitStepTest : public RankTrainTest,
   }
 
   // Returns documents with prompts of 0 to 28 tokens and 2 to 9 targets.
-  static std::string OfPrompts() {
+  static std::string PromptDocuments() {
     std::string content;
     for (int i = 0; i < 12; ++i) {
       std::string prompt, completion;
@@ -79,11 +79,11 @@ class SplitStepTest : public RankTrainTest,
     options.val_fraction = 0;
     if (kind() == Kind::kDocuments || kind() == Kind::kMasked) {
       options.format = DatasetOptions::Format::kDocuments;
-      return *Dataset::FromContent(OfDifferentLengths(), "documents.txt", options);
+      return *Dataset::FromContent(MixedLengthDocuments(), "documents.txt", options);
     }
     if (kind() == Kind::kPrompts) {
       options.format = DatasetOptions::Format::kJsonl;
-      return *Dataset::FromContent(OfPrompts(), "prompts.jsonl", options);
+      return *Dataset::FromContent(PromptDocuments(), "prompts.jsonl", options);
     }
     if (kind() == Kind::kText) return TextOf(900, 6);
     std::string ids;

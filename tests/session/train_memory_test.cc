@@ -143,10 +143,10 @@ TEST_P(TrainMemoryTest, EqualsTheGrowthOfTheProcess) {
   const double grown = static_cast<double>(ResidentBytes() - before);
   const double said = static_cast<double>(session->memory().total());
   // Buffers occupy whole huge pages, and programs, kernels and threads' stacks are added.
-  constexpr double kBeside = 32 << 20;
+  constexpr double kOverhead = 32 << 20;
   EXPECT_GT(said, 60e6);
   EXPECT_GT(grown, 0.95 * said - (4 << 20));
-  EXPECT_LT(grown, 1.02 * said + kBeside);
+  EXPECT_LT(grown, 1.02 * said + kOverhead);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }

@@ -43,7 +43,7 @@ std::string Model(const std::string& rules, Json config = Json::object()) {
   return text->substr(first.size());
 }
 
-TEST(FamilyModelTest, MergesPiecesWhoseConditionsHold) {
+TEST(FamilyModelTest, MergesPiecesWithTrueConditions) {
   EXPECT_EQ(Model("model { set { attention { scale: '1' bias: true } init { match: 'a' } } }\n"
                   "model { when: 'n_layer == 5' set { bidirectional: true } }\n"
                   "model { when: 'n_layer == 4' set { attention { scale: '${n_layer / 8}' }\n"
