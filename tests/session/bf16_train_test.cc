@@ -44,7 +44,7 @@ class Bf16TrainTest : public RecipeTest {
 
 TEST_F(Bf16TrainTest, LossesAreCloseToF32) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const std::vector<double> f32 = Losses(Make(*context, data, Spec(DType::kF32)).get(), 60);
   const std::vector<double> bf16 = Losses(Make(*context, data, Spec()).get(), 60);
   ASSERT_EQ(f32.size(), bf16.size());
@@ -61,7 +61,7 @@ TEST_F(Bf16TrainTest, LossesAreCloseToF32) {
 
 TEST_F(Bf16TrainTest, ProgramsReadRoundedWeightsInPlace) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const auto session = Make(*context, data, Spec());
   EXPECT_EQ(session->weights().bytes(), 0);
   for (int step = 0; step < 3; ++step) {
@@ -89,7 +89,7 @@ TEST_F(Bf16TrainTest, ProgramsReadRoundedWeightsInPlace) {
 // A weight of 1 and steps of 2^-10: in bf16 alone it would never change.
 TEST_F(Bf16TrainTest, AccumulatesStepsBelowBf16Precision) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(300, 5);
+  const Dataset data = TextDataset(300, 5);
   TrainSpec spec = Spec();
   spec.learning_rate = 1.0 / 1024;
   spec.weight_decay = 0;
@@ -107,7 +107,7 @@ TEST_F(Bf16TrainTest, AccumulatesStepsBelowBf16Precision) {
 
 TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const auto session = Make(*context, data, Spec(), 2);
   ASSERT_TRUE(session->SetProbe(1, {}).ok());
   const std::vector<float> weights = Weights(*session);  // a probe measures before the update
@@ -131,7 +131,7 @@ TEST_F(Bf16TrainTest, DivergenceKeepsTheWeights) {
   TinyModel model;
   model.norm = "layer_norm";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   TrainSpec spec = Spec();
   spec.learning_rate = 1e30;
   const auto session = Make(*context, data, spec);
@@ -152,7 +152,7 @@ TEST_F(Bf16TrainTest, DivergenceKeepsTheWeights) {
 
 TEST_F(Bf16TrainTest, NamesNonFiniteWeights) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   const auto session = Make(*context, data, Spec());
   const float nan = std::nanf("");
   const std::vector<ParameterLayout::Entry>& entries = session->parameters().layout().entries;
@@ -165,7 +165,7 @@ TEST_F(Bf16TrainTest, NamesNonFiniteWeights) {
 
 TEST_F(Bf16TrainTest, ProbesChangeNothing) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const std::vector<double> expected = Losses(Make(*context, data, Spec()).get(), 4);
   const auto bf16 = Make(*context, data, Spec());
   const auto f32 = Make(*context, data, Spec(DType::kF32));
@@ -193,7 +193,7 @@ TEST_F(Bf16TrainTest, ProbesChangeNothing) {
 
 TEST_F(Bf16TrainTest, EvaluationFollowsTheSessionsWeightsInItsFormat) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26, /*val_fraction=*/0.2);
+  const Dataset data = TextDataset(5000, 26, /*val_fraction=*/0.2);
   const auto session = Make(*context, data, Spec());
   const auto bf16 =
       *EvalSession::Create(context.get(), &session->weights(), &data, Split::kValidation, 4, 1);

@@ -44,7 +44,7 @@ class CoordinateCheckTest : public RecipeTest {
   // Returns the root mean square of logits and of the last layer's stream in the sixth step.
   std::map<std::string, double> Sizes(const TinyModel& model, const std::string& recipe) {
     const auto context = MakeContext(runtime_.get(), model.Text());
-    const Dataset data = TextOf(3000, 26);
+    const Dataset data = TextDataset(3000, 26);
     const auto session =
         Make(*context, data,
              Spec(absl::StrCat("batch_size: 8 learning_rate: 0.02 grad_clip: 0 ", recipe)));

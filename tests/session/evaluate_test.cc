@@ -70,7 +70,8 @@ TEST_F(EvaluateTest, DocumentLossIsWeightedByLength) {
 }
 
 TEST_F(EvaluateTest, TextLossCountsEveryTargetOnce) {
-  const Dataset data = TextOf(48, 5, /*val_fraction=*/1);  // windows of 14, 14, 14 and 5 targets
+  const Dataset data =
+      TextDataset(48, 5, /*val_fraction=*/1);  // windows of 14, 14, 14 and 5 targets
   std::vector<int32_t> text(static_cast<size_t>(data.num_tokens(Split::kValidation)));
   data.ReadText(Split::kValidation, 0, absl::MakeSpan(text));
   double sum = 0;

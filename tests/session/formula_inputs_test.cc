@@ -96,7 +96,7 @@ TEST_F(FormulaInputsTest, PlacesHaveIndependentMasks) {
 
 TEST_F(FormulaInputsTest, EvaluationDecodingAndGradientsDropNothing) {
   const auto dropping = Context(Mine(kDropping)), plain = Context(Mine(""));
-  const Dataset data = TextOf(400, 6, 0.25);
+  const Dataset data = TextDataset(400, 6, 0.25);
   const auto session = Make(*dropping, data, Spec("batch_size: 2 learning_rate: 0.01"));
   Losses(session.get(), 3);
   const ParameterStore& weights = session->parameters();

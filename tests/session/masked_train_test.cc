@@ -30,7 +30,7 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   model.d_model = 16;
   model.vocab_size = 9;
   const auto context = MakeContext(runtime.get(), model.Text());
-  const Dataset data = TextOf(4000, 8);
+  const Dataset data = TextDataset(4000, 8);
   TrainSpec spec;
   spec.batch_size = 16;
   spec.learning_rate = 0.01;

@@ -59,7 +59,7 @@ class NormStateTest : public RecipeTest {
     return 0;
   }
 
-  const Dataset data_ = TextOf(400, 6, 0.25);
+  const Dataset data_ = TextDataset(400, 6, 0.25);
 };
 
 TEST_F(NormStateTest, OnlyTrainingChangesBuffers) {

@@ -86,7 +86,7 @@ TEST_F(PackedWeightsTest, Int8OfSplitEqualsInt8OfFloats) {
 }
 
 TEST_F(PackedWeightsTest, RefreshFollowsTheStore) {
-  const Dataset data = TextOf(200, 5, /*val_fraction=*/0.5);
+  const Dataset data = TextDataset(200, 5, /*val_fraction=*/0.5);
   for (const bool is_split : {false, true}) {
     const ParameterStore store = is_split ? Split() : GenericParameters(*context_);
     for (const WeightFormat format :

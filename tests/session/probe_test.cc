@@ -316,7 +316,7 @@ TEST_F(ProbedSessionTest, ProbingChangesNoBitAndThreadsChangeNoFigure) {
   wide.context_length = 64;
   wide.vocab_size = 26;
   const auto context = MakeContext(runtime_.get(), wide.Text());
-  const Dataset data = TextOf(3000, 26);
+  const Dataset data = TextDataset(3000, 26);
   TrainSpec spec;
   spec.batch_size = 4;
   const Trace off = Train(*context, data, spec, 4, 1, 0);
@@ -373,7 +373,7 @@ TEST_F(ProbedSessionTest, MicroBatchesAreProbedAsOneStep) {
 
 TEST_F(ProbedSessionTest, ProbesDivergedSteps) {
   const auto context = Context("pre");
-  const Dataset data = TextOf(400, 5);
+  const Dataset data = TextDataset(400, 5);
   TrainSpec spec;
   const auto session = *TrainSession::Create(context.get(), &data, spec, 1);
   ASSERT_TRUE(session->SetProbe(100, {}).ok());
@@ -397,7 +397,7 @@ TEST_F(ProbedSessionTest, ProbesDivergedSteps) {
 
 TEST_F(ProbedSessionTest, RefusesInvalidIntervals) {
   const auto context = Context("pre");
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   const auto session = *TrainSession::Create(context.get(), &data, TrainSpec(), 1);
   EXPECT_TRUE(absl::IsInvalidArgument(session->SetProbe(-1, {})));
   EXPECT_TRUE(absl::IsInvalidArgument(session->SetProbe(1, Globs{"nonsense"})));

@@ -45,7 +45,7 @@ class RankTrainCaseTest : public RankTrainTest, public ::testing::WithParamInter
 
 TEST_P(RankTrainCaseTest, RanksAndThreadsChangeNoBit) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe(GetParam().recipe, GetParam().settings);
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
   ASSERT_FALSE(expected.empty());
@@ -92,7 +92,7 @@ TEST_F(RankTrainTest, LargeModelsChangeNoBit) {
   model.n_layer = 4;
   const auto context = MakeContext(runtime_.get(), model.Text());
   ASSERT_TRUE(SumsSquaresInProgram(*context)) << "the program sums squares of gradients";
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("", {{"batch_size", "2"}, {"units", "4"}});
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 2);
   for (const int ranks : {2, 4}) {
@@ -104,7 +104,7 @@ TEST_F(RankTrainTest, LargeModelsChangeNoBit) {
 
 TEST_F(RankTrainTest, LinearAttentionChangesNoBit) {
   const auto context = MakeContext(runtime_.get(), WithLinearAttention(Model()).Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   for (const char* dtype : {"F32", "BF16"}) {
     const TrainSpec spec = Recipe(absl::StrCat("dtype: ", dtype));
     const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
@@ -121,7 +121,7 @@ TEST_F(RankTrainTest, RouterCorrectionsCountAllRanks) {
       "\"5\" "
       "top_k: \"2\" router: SIGMOID correction: true } }";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("router_correction_rate: 0.02 dtype: BF16");
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
   for (const int ranks : {2, 3, 8}) {
@@ -134,7 +134,7 @@ TEST_F(RankTrainTest, RouterCorrectionsCountAllRanks) {
 
 TEST_F(RankTrainTest, RefusesMoreRanksThanUnits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("", {{"units", "2"}});
   for (const absl::Status& refused : Refused(3, *context, data, [&](int) { return spec; })) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -145,7 +145,7 @@ TEST_F(RankTrainTest, RefusesMoreRanksThanUnits) {
 
 TEST_F(RankTrainTest, RefusesRanksThatDiffer) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto recipe = [](int rank) { return Recipe(rank == 1 ? "beta1: 0.8" : ""); };
   for (const absl::Status& refused : Refused(2, *context, data, recipe)) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
@@ -161,7 +161,7 @@ TEST_F(RankTrainTest, RefusesRanksThatDiffer) {
 
 TEST_F(RankTrainTest, DivergenceIsAnErrorOnAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
     const TrainSpec spec = Recipe("");
     PLUMB_ASSIGN_OR_RETURN(const auto session,
@@ -187,7 +187,7 @@ TEST_F(RankTrainTest, DivergenceIsAnErrorOnAllRanks) {
 
 TEST_F(RankTrainTest, LostRankIsUnavailable) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const auto session,
                            TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
@@ -206,7 +206,7 @@ TEST_F(RankTrainTest, RefusesNormsWithStatistics) {
   model.norm = "n";
   model.more = "norm { name: \"n\" plugin: \"test.centering\" allow_cross_token: true }";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   EXPECT_FALSE(TraceOfOne(*context, data, Recipe(""), 1).empty());
   for (const absl::Status& refused : Refused(2, *context, data, [](int) { return Recipe(""); })) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -217,7 +217,7 @@ TEST_F(RankTrainTest, RefusesNormsWithStatistics) {
 
 TEST_F(RankTrainTest, RanksTakeThePlannedMemory) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   for (const char* recipe : {"", "optimizer: MUON", "dtype: BF16 ema_decay: 0.5",
                              "dtype: BF16 rule { match: 'layers.*.mlp.*' freeze: true }",
                              "rule { match: 'head.*' } rule { match: '*' freeze: true }"}) {
@@ -245,7 +245,7 @@ TEST_F(RankTrainTest, RanksTakeThePlannedMemory) {
 
 TEST_F(RankTrainTest, ProfileHasTheWaits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const auto session,
                            TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
@@ -267,7 +267,7 @@ TEST_F(RankTrainTest, ProfileHasTheWaits) {
 
 TEST_F(RankTrainTest, ProbesSeeTheSameGradients) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto gradient_squares = [](const TrainSession& session) {
     std::vector<double> squares;
     for (const auto& parameter : session.probe()->parameters) {
@@ -293,7 +293,7 @@ TEST_F(RankTrainTest, ProbesSeeTheSameGradients) {
 
 TEST_F(RankTrainTest, GradientExchangeOverlapsTheBackwardPass) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const BucketPlan plan = BucketPlan::Of(ParameterLayout(context->parameters), 4);
   EXPECT_GT(plan.buckets.size(), 4u);
   BuildOptions options = TrainProgram(Recipe(""));
@@ -327,7 +327,7 @@ TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
 
 TEST_F(RankTrainTest, RankZeroWritesStatesOfAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   for (const char* recipe : {"", "dtype: BF16 ema_decay: 0.5"}) {
     const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
       PLUMB_ASSIGN_OR_RETURN(const auto session,

@@ -85,7 +85,7 @@ class SplitStepTest : public RankTrainTest,
       options.format = DatasetOptions::Format::kJsonl;
       return *Dataset::FromContent(PromptDocuments(), "prompts.jsonl", options);
     }
-    if (kind() == Kind::kText) return TextOf(900, 6);
+    if (kind() == Kind::kText) return TextDataset(900, 6);
     std::string ids;
     for (int i = 0; i < 700; ++i) ids += {static_cast<char>(i * i % 7 % 6), 0};
     scratch_.Write("ids.bin", ids);
@@ -96,7 +96,7 @@ class SplitStepTest : public RankTrainTest,
     }
     options.format = DatasetOptions::Format::kTokens;
     options.token_bits = 16;
-    const Dataset letters = TextOf(60, 6);
+    const Dataset letters = TextDataset(60, 6);
     return *Dataset::Load(scratch_.File("ids.bin"), options, &letters.tokenizer());
   }
 

@@ -167,7 +167,7 @@ TEST_P(SessionAllocationTest, StepAllocatesNothingForAKnownLength) {
 TEST_P(SessionAllocationTest, WideModelAllocatesNothingAfterAStep) {
   for (const std::string& text : {WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);
-    const Dataset data = TextOf(2000, 26);
+    const Dataset data = TextDataset(2000, 26);
     TrainSpec spec;
     spec.batch_size = 4;
     spec.gradient_accumulation_steps = 2;
@@ -200,7 +200,7 @@ TEST_P(SessionAllocationTest, WideModelAllocatesNothingAfterAStep) {
 
 TEST_P(SessionAllocationTest, FullRecipeAllocatesNothingAfterAStep) {
   ExpectNoAllocations(
-      WideModel(), TextOf(2000, 26),
+      WideModel(), TextDataset(2000, 26),
       "batch_size: 4 gradient_accumulation_steps: 2 optimizer: MUON muon { learning_rate: '2 * lr' "
       "} rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }");
 }
@@ -215,11 +215,12 @@ TEST_P(SessionAllocationTest, MaskedTokensAllocateNothingAfterAStep) {
 
 // Groups have other sizes in every step, so oneDNN packs more or less.
 TEST_P(SessionAllocationTest, ExpertsAllocateNothingAfterAStep) {
-  ExpectNoAllocations(ExpertsModel(), TextOf(2000, 26), "batch_size: 4");
+  ExpectNoAllocations(ExpertsModel(), TextDataset(2000, 26), "batch_size: 4");
 }
 
 TEST_P(SessionAllocationTest, ProbesAllocateNothingAfterAStep) {
-  ExpectNoAllocations(WideModel(), TextOf(2000, 26), "batch_size: 4 gradient_accumulation_steps: 2",
+  ExpectNoAllocations(WideModel(), TextDataset(2000, 26),
+                      "batch_size: 4 gradient_accumulation_steps: 2",
                       /*probes=*/true);
 }
 

@@ -44,8 +44,8 @@ struct TrainCase {
 };
 void PrintTo(const TrainCase& train_case, std::ostream* os) { *os << train_case.name; }
 
-Dataset Letters() { return TextOf(2000, 26); }
-Dataset FewLetters() { return TextOf(300, 5); }
+Dataset Letters() { return TextDataset(2000, 26); }
+Dataset FewLetters() { return TextDataset(300, 5); }
 Dataset DocumentsOfManyLengths() { return Documents(40, 2, 11); }
 
 // Returns a model wide enough that work is shared between threads.

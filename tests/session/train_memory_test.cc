@@ -51,7 +51,7 @@ class TrainMemoryTest : public ::testing::TestWithParam<Recipe> {
 
   // Checks that the session's buffers have the planned sizes.
   static void ExpectPlanned(const ModelContext& context) {
-    const Dataset data = TextOf(2000, 26);
+    const Dataset data = TextDataset(2000, 26);
     // Threads allocate their own memory in the first step of a process.
     ASSERT_TRUE((*TrainSession::Create(&context, &data, Spec(), 2))->Step().ok());
     const int64_t before = LiveAlignedBytes();
@@ -133,7 +133,7 @@ TEST_P(TrainMemoryTest, EqualsTheGrowthOfTheProcess) {
   model.d_ff = 1024;
   model.n_layer = 4;
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   TrainSpec spec = Spec();
   spec.batch_size = 16;
   malloc_trim(0);  // freed blocks would be reused

@@ -36,7 +36,7 @@ TEST_F(TrainSessionTest, LossFallsAndDependsOnTheSeed) {
 
 TEST_F(TrainSessionTest, StepReportsRateTokensAndNumber) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   TrainSpec spec;
   spec.batch_size = 3;
   spec.gradient_accumulation_steps = 2;
@@ -132,7 +132,7 @@ TEST_F(TrainSessionTest, ParameterScalesItsLearningRate) {
   for (ParameterSpec& parameter : slow->parameters) {
     if (parameter.name == "end.norm.weight") parameter.lr_scale = 0.25;
   }
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   const auto a = Make(*context, data, TrainSpec()), b = Make(*slow, data, TrainSpec());
   ASSERT_TRUE(a->Step().ok());
   ASSERT_TRUE(b->Step().ok());
@@ -152,7 +152,7 @@ TEST_F(TrainSessionTest, DivergenceNamesATensor) {
   TinyModel model;
   model.norm = "layer_norm";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   TrainSpec spec;
   spec.learning_rate = 1e30;
   const auto session = Make(*context, data, spec);
@@ -175,7 +175,7 @@ TEST_F(TrainSessionTest, DivergenceNamesATensor) {
 
 TEST_F(TrainSessionTest, NamesNonFiniteWeights) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   TrainSpec spec;
   spec.gradient_accumulation_steps = 2;
   const auto session = Make(*context, data, spec);
@@ -190,7 +190,7 @@ TEST_F(TrainSessionTest, NamesNonFiniteWeights) {
 
 TEST_F(TrainSessionTest, InvalidSpecsAreErrors) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(8, 5);  // no window of 8 + 1
+  const Dataset data = TextDataset(8, 5);  // no window of 8 + 1
   const auto session = TrainSession::Create(context.get(), &data, TrainSpec(), 1);
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument);
 }
