@@ -187,33 +187,6 @@ TEST(FormulaTest, NamesHaveIndicesAndRanges) {
   EXPECT_EQ(statement->ToString(), "h[i] = x for i = 0..n - 1 if layer > 1");
 }
 
-TEST(FormulaTest, ReportsIncompleteIndicesAndRanges) {
-  const auto error = [](const std::string& text) {
-    const absl::StatusOr<Statement> statement = ParseStatement({text, {"a.pbtxt", 1, 1}}, "each");
-    return std::string(statement.status().message());
-  };
-  EXPECT_EQ(error("h[1 = x"),
-            "a.pbtxt:1:1: expected \"]\" to close h[...]\n"
-            "  h[1 = x\n"
-            "      ^");
-  EXPECT_EQ(error("h[i] = x for i = 1, 2"),
-            "a.pbtxt:1:1: expected \"..\" and the last value of i\n"
-            "  h[i] = x for i = 1, 2\n"
-            "                    ^");
-  EXPECT_EQ(error("x = softmax(k = 1..2, s)"),
-            "a.pbtxt:1:1: expected \",\" of softmax(k = first..last, score, value)\n"
-            "  x = softmax(k = 1..2, s)\n"
-            "                         ^");
-  EXPECT_EQ(error("h[i] = x if layer > 1 for i = 1..2"),
-            "a.pbtxt:1:1: \"for\" stands before \"if\": \"h[i] = x for i = 1..n if layer > 1\"\n"
-            "  h[i] = x if layer > 1 for i = 1..2\n"
-            "                        ^");
-  EXPECT_EQ(error("x = h]"),
-            "a.pbtxt:1:1: \"]\" without its \"[\"\n"
-            "  x = h]\n"
-            "       ^");
-}
-
 TEST(FormulaTest, CollectsTheNamesOfAKind) {
   std::set<std::string> names;
   const Expr expr = Parsed("x + f(norm(d * 2)) - max(x, layer)");

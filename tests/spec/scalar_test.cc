@@ -128,69 +128,6 @@ TEST_F(ScalarTest, EveryListedFunctionCanBeCalled) {
             "      ^");
 }
 
-TEST_F(ScalarTest, UndefinedValuesAreErrorsWithAPlace) {
-  EXPECT_EQ(Error("1 / (n_head - 4)"),
-            "p.pbtxt:7:5: division by zero\n"
-            "  1 / (n_head - 4)\n"
-            "    ^");
-  EXPECT_EQ(Error("1 % 0"),
-            "p.pbtxt:7:5: division by zero\n"
-            "  1 % 0\n"
-            "    ^");
-  EXPECT_EQ(Error("1 + sqrt(-n_head)"),
-            "p.pbtxt:7:5: \"sqrt(-n_head)\" is not a real number\n"
-            "  1 + sqrt(-n_head)\n"
-            "      ^");
-  EXPECT_EQ(Error("log(0)"),
-            "p.pbtxt:7:5: \"log(0)\" is not finite\n"
-            "  log(0)\n"
-            "  ^");
-  EXPECT_EQ(Error("10 ^ 999"),
-            "p.pbtxt:7:5: \"10 ^ 999\" is not finite\n"
-            "  10 ^ 999\n"
-            "     ^");
-  EXPECT_EQ(Error("0 ^ -1"),
-            "p.pbtxt:7:5: \"0 ^ -1\" is not finite\n"
-            "  0 ^ -1\n"
-            "    ^");
-  EXPECT_EQ(Error("exp(1e6)"),
-            "p.pbtxt:7:5: \"exp(1e+06)\" is not finite\n"
-            "  exp(1e6)\n"
-            "  ^");
-  EXPECT_EQ(Error("sqrt(1, 2)"),
-            "p.pbtxt:7:5: sqrt takes one argument, not 2\n"
-            "  sqrt(1, 2)\n"
-            "  ^");
-  EXPECT_EQ(Error("max()"),
-            "p.pbtxt:7:5: max takes 1 to 16 arguments, not 0\n"
-            "  max()\n"
-            "  ^");
-  EXPECT_EQ(Error("min(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)"),
-            "p.pbtxt:7:5: min takes 1 to 16 arguments, not 17\n"
-            "  min(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)\n"
-            "  ^");
-}
-
-TEST_F(ScalarTest, UnknownNamesAreErrorsWithSuggestions) {
-  EXPECT_EQ(Error("2 * n_layers"),
-            "p.pbtxt:7:5: unknown scalar \"n_layers\"; did you mean \"n_layer\"?\n"
-            "  2 * n_layers\n"
-            "      ^");
-  EXPECT_EQ(Error("x"),
-            "p.pbtxt:7:5: \"x\" is a tensor; a number is needed here\n"
-            "  x\n"
-            "  ^");
-  EXPECT_EQ(Error("norm(2)"),
-            "p.pbtxt:7:5: unknown function \"norm\"; a number is needed here\n"
-            "  norm(2)\n"
-            "  ^");
-  EXPECT_EQ(
-      Error("squrt(2)"),
-      "p.pbtxt:7:5: unknown function \"squrt\"; a number is needed here; did you mean \"sqrt\"?\n"
-      "  squrt(2)\n"
-      "  ^");
-}
-
 TEST_F(ScalarTest, LetsSeeEarlierLets) {
   Let("a = n_head / 2");
   Let("b = a + 1");
