@@ -17,12 +17,12 @@
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/graph/builder.h"
-#include "tests/compile/count_allocations.h"
 #include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
+#include "tests/session/count_mallocs.h"
 
 namespace plumb {
 namespace {
@@ -192,10 +192,10 @@ TEST_F(ExecutableTest, AllocatesNothingWhileItRuns) {
     const Graph graph = RandomGraph(ops_, seed);
     std::unique_ptr<Executable> executable = Compile(graph);
     const BoundMemory memory(executable.get(), RandomFeeds(graph, seed));
-    const int64_t before = AllocationCount();
+    const int64_t before = MallocCount();
     ASSERT_GT(before, 0);  // the counter counts
     const bool ok = executable->Run(1).ok() && executable->Run(2).ok();
-    EXPECT_EQ(AllocationCount(), before);
+    EXPECT_EQ(MallocCount(), before);
     EXPECT_TRUE(ok);
   }
 }

@@ -15,14 +15,18 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/client/model.h"
 #include "runtime/client/recipe.h"
+#include "runtime/data/batches.h"
 #include "runtime/onednn/gemm.h"
 #include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
+#include "runtime/session/sampler.h"
 #include "runtime/session/train_session.h"
 #include "runtime/train/data_passes.h"
+#include "runtime/train/metrics.h"
 #include "tests/app/evaluate.h"
 #include "tests/app/test_models.h"
 #include "tests/session/count_mallocs.h"
+#include "tests/session/scratch_dir.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {
@@ -41,6 +45,71 @@ TEST(StepAllocationTest, CountsAllocations) {
   std::free(memory);
   EXPECT_GE(CountAllocations([&] { std::vector<int> v(100, 1), w(v); }), 2);
   EXPECT_GE(CountAllocations([&] { AlignedBuffer buffer(1 << 10); }), 1);
+}
+
+TEST(StepAllocationTest, FillingBatchesAllocatesNothing) {
+  for (const Dataset& dataset : {Documents(60, 1, 13, 0.3), TextDataset(400, 26, 0.3)}) {
+    TrainBatches::Options train;
+    train.batch_size = 4;
+    train.context_length = 10;
+    TrainBatches batches = *TrainBatches::Create(&dataset, train);
+    Batch batch = batches.MakeBatch();
+    // Batches from the first on, over the ends of epochs, and back.
+    EXPECT_EQ(CountAllocations([&] {
+                for (int64_t i = 0; i < 100; ++i) batches.Fill(i, &batch);
+                batches.Fill(7, &batch);
+              }),
+              0);
+    EvalBatches::Options eval;
+    eval.batch_size = 4;
+    eval.context_length = 10;
+    const EvalBatches validation = *EvalBatches::Create(&dataset, Split::kValidation, eval);
+    Batch eval_batch = validation.MakeBatch();
+    EXPECT_EQ(CountAllocations([&] {
+                for (int64_t i = 0; i < validation.size(); ++i) validation.Fill(i, &eval_batch);
+              }),
+              0);
+  }
+}
+
+TEST(StepAllocationTest, DrawingTokensAllocatesNothing) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 101) / 10;
+  const RngStream stream(1, "test");
+  for (double temperature : {0.0, 0.7}) {
+    for (int top_k : {0, 40}) {
+      for (double top_p : {1.0, 0.9}) {
+        SamplingOptions options;
+        options.temperature = temperature;
+        options.top_k = top_k;
+        options.top_p = top_p;
+        TokenSampler sampler = *TokenSampler::Create(options, 1000);
+        int64_t sum = 0;
+        EXPECT_EQ(CountAllocations([&] {
+                    for (uint64_t i = 0; i < 20; ++i)
+                      sum += *sampler.Draw(logits.data(), stream, i);
+                  }),
+                  0);
+        EXPECT_GT(sum, 0);
+      }
+    }
+  }
+}
+
+TEST(StepAllocationTest, AppendingMetricsAllocatesNothing) {
+  ScratchDir dir;
+  MetricsWriter writer = *MetricsWriter::Open(dir.File("metrics.jsonl"));
+  StepMetrics metrics;
+  metrics.loss = 1.0 / 3;
+  metrics.val_loss = 2.5;
+  EXPECT_EQ(CountAllocations([&] {
+              for (int64_t i = 0; i < 20; ++i) {
+                metrics.step = i;
+                writer.Append(metrics).IgnoreError();
+              }
+            }),
+            0);
+  EXPECT_EQ(ReadMetrics(dir.File("metrics.jsonl"))->size(), 20u);
 }
 
 // Computes one product by oneDNN on each of `threads` threads at once. oneDNN's OpenMP allocates
