@@ -126,22 +126,6 @@ TEST_F(DecodeSessionTest, RefusesNoTokensAndUnknownTokens) {
   EXPECT_EQ(Logits(decode), logits);
 }
 
-TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
-  TinyModel model;
-  model.context_length = 600;
-  model.positions = "ROPE";
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const ParameterStore parameters = GenericParameters(*context);
-  const std::vector<int32_t> prompt = RandomTokens(1, 519, 5)[0];
-  const auto full = RunBatch(*context, parameters, {prompt}, /*with_gradients=*/true, 1);
-  ASSERT_TRUE(full.ok()) << full.status();
-  DecodeSession decode(context.get(), &parameters, 1);
-  ASSERT_TRUE(decode.Feed(prompt).ok());
-  EXPECT_LE(
-      RelativeError(Logits(decode), std::vector<float>(full->logits.end() - 5, full->logits.end())),
-      1e-5);
-}
-
 // Layers with windows 3 and 5, whose caches are rings, and one without a window.
 std::string WindowedModel() {
   TinyModel model;
@@ -243,16 +227,6 @@ TEST_P(PassedTokensTest, AreKeptByAFailedFeed) {
 INSTANTIATE_TEST_SUITE_P(All, PassedTokensTest,
                          ::testing::Values(WindowedModel(), LinearAttentionModel()),
                          [](const auto& at) { return at.index == 0 ? "Windows" : "States"; });
-
-TEST_F(DecodeSessionTest, ResetForgetsTheSequence) {
-  DecodeSession decode(context_.get(), &parameters_, 1), fresh(context_.get(), &parameters_, 1);
-  ASSERT_TRUE(decode.Feed({1, 2, 3, 4}).ok());
-  decode.Reset();
-  EXPECT_EQ(decode.length(), 0);
-  ASSERT_TRUE(decode.Feed({4, 0}).ok());
-  ASSERT_TRUE(fresh.Feed({4, 0}).ok());
-  EXPECT_EQ(Logits(decode), Logits(fresh));
-}
 
 }  // namespace
 }  // namespace plumb

@@ -160,29 +160,6 @@ TEST_P(StepTest, TrainingCountsFromOne) {
   }
 }
 
-TEST_P(StepTest, IsZeroWithoutTraining) {
-  const auto context = Context(Mine(LogitsTimes("step")));
-  const auto session = Make(*context, data_, Recipe());
-  EXPECT_NEAR(EvalLoss(*context, *session), std::log(6), 1e-6) << "all logits are 0";
-}
-
-TEST_P(StepTest, IsSavedWithTheWeights) {
-  const auto context = Context(Mine(LogitsTimes("step")));
-  const ScratchDir scratch;
-  const auto first = Make(*context, data_, Recipe());
-  Losses(first.get(), 3);
-  ASSERT_TRUE(WriteSafetensors(scratch.File("model"), first->parameters().Tensors()).ok());
-  const SafetensorsFile file = *SafetensorsFile::Open(scratch.File("model"));
-  ASSERT_NE(file.Find("step"), nullptr);
-  EXPECT_EQ(file.Find("step")->data.size(), sizeof(float));
-
-  const auto second = Make(*context, data_, Recipe());
-  ASSERT_TRUE(second->parameters().Read(file).ok());
-  EXPECT_NEAR(EvalLoss(*context, *second), LossAt(3), tolerance_);
-  second->ResumeAt(3);
-  EXPECT_NEAR(Losses(second.get(), 1)[0], LossAt(4), tolerance_);
-}
-
 // 1001 is not representable in bf16.
 TEST_P(StepTest, LargeValuesAreExact) {
   const auto context = Context(Mine(LogitsTimes("1 + (step == 1001)")));
@@ -192,20 +169,6 @@ TEST_P(StepTest, LargeValuesAreExact) {
   EXPECT_NEAR(losses[0], LossAt(1), tolerance_);
   EXPECT_NEAR(losses[1], LossAt(2), tolerance_);
   EXPECT_NEAR(losses[2], LossAt(1), tolerance_);
-}
-
-TEST_P(StepTest, DecodingReadsTheLast) {
-  const auto logits = [&](const std::string& text) {
-    const auto context = Context(Mine(text));
-    const auto session = Make(*context, data_, Recipe());
-    Losses(session.get(), 3);
-    DecodeSession decode(context.get(), &session->weights(), 1, 1);
-    EXPECT_TRUE(decode.Feed({1, 2, 3}).ok());
-    return std::vector<float>(decode.logits(0), decode.logits(0) + 6);
-  };
-  std::vector<float> expected = logits("");
-  for (float& logit : expected) logit *= 3;
-  EXPECT_LE(RelativeError(logits(LogitsTimes("step")), expected), tolerance_);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, StepTest, ::testing::Values(DType::kF32, DType::kBF16),

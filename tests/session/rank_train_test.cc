@@ -102,18 +102,6 @@ TEST_F(RankTrainTest, LargeModelsChangeNoBit) {
   }
 }
 
-TEST_F(RankTrainTest, LinearAttentionChangesNoBit) {
-  const auto context = MakeContext(runtime_.get(), WithLinearAttention(Model()).Text());
-  const Dataset data = TextDataset(2000, 26);
-  for (const char* dtype : {"F32", "BF16"}) {
-    const TrainSpec spec = Recipe(absl::StrCat("dtype: ", dtype));
-    const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
-    for (const auto& trace : TraceOfRanks(*context, data, spec, 3, 4, 2)) {
-      EXPECT_EQ(trace, expected);
-    }
-  }
-}
-
 TEST_F(RankTrainTest, RouterCorrectionsCountAllRanks) {
   TinyModel model = Model();
   model.block =
@@ -323,44 +311,6 @@ TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
   const double half = static_cast<double>(plan.ElementsOf(0) + plan.ElementsOf(1)) / 2;
   EXPECT_EQ(2 * half, static_cast<double>(layout.size));
   EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
-}
-
-TEST_F(RankTrainTest, RankZeroWritesStatesOfAllRanks) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextDataset(2000, 26);
-  for (const char* recipe : {"", "dtype: BF16 ema_decay: 0.5"}) {
-    const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
-      PLUMB_ASSIGN_OR_RETURN(const auto session,
-                             TrainSession::Create(context.get(), &data, Recipe(recipe), 1, rank));
-      const auto written = [&] {
-        float value = 0;
-        session->parameters().Read(0, 3, 1, &value);
-        const float of_average =
-            session->average() == nullptr ? 7 : session->average()->floats(0)[3];
-        return std::vector<float>{value, of_average, session->first_moments()[3],
-                                  session->second_moments()[3],
-                                  static_cast<float>(session->step())};
-      };
-      PLUMB_RETURN_IF_ERROR(session->ShareStates([&] {
-        EXPECT_EQ(rank->rank(), 0);
-        const float value = 0.3f;  // not exact in bf16
-        session->parameters().Write(0, 3, 1, &value);
-        if (session->average() != nullptr) session->average()->floats(0)[3] = 7;
-        session->optimizer().first_moments()[3] = 8;
-        session->optimizer().second_moments()[3] = 9;
-        session->ResumeAt(4);
-        return absl::OkStatus();
-      }));
-      EXPECT_EQ(written(), (std::vector<float>{0.3f, 7, 8, 9, 4}));
-      // An error of rank 0 is returned on all ranks.
-      const absl::Status failed =
-          session->ShareStates([] { return absl::DataLossError("a damaged file"); });
-      EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(std::string(failed.message()), HasSubstr("rank 0 on host host0: a damaged file"));
-      return absl::OkStatus();
-    });
-    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-  }
 }
 
 }  // namespace

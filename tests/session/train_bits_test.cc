@@ -129,6 +129,10 @@ std::vector<TrainCase> ModelCases() {
   return InBothTypes({
       {"large", large, "batch_size: 8", Letters},
       {"dropout", WithDropout(), kEveryStep, Letters},
+      {"frozen", ModelForThreads(),
+       absl::StrCat(kEveryStep, "ema_decay: 0.5 rule { match: 'layers.1.*' } ",
+                    "rule { match: '*' freeze: true }"),
+       Letters},
       {"linear_attention", WithLinearAttention(ModelForThreads()), kEveryStep, Letters},
       {"decays", decays, kEveryStep, Letters},
       {"statistics", WithRunningStatistics(), kEveryStep, DocumentsOfManyLengths},
