@@ -52,17 +52,6 @@ TEST(TrainBudgetTest, DryRunTakesStepsAndWritesNothing) {
   EXPECT_EQ(TestRun::Steps(test.Open(test.Request(test.out())).get(), 100), losses);
 }
 
-TEST(TrainBudgetTest, DryRunFailsLikeTheRun) {
-  const TestRun test;
-  TestRun::Steps(test.Open(test.Request(test.out())).get(), 1);
-  TrainRequest request = test.Request(test.out());
-  request.dry_run = true;
-  EXPECT_EQ(test.OpenError(request).code(), absl::StatusCode::kAlreadyExists);
-  request = test.Resume();
-  request.dry_run = true;
-  EXPECT_THAT(std::string(test.OpenError(request).message()), HasSubstr("dry run"));
-}
-
 TEST(TrainBudgetTest, DiskEstimateEqualsTheFiles) {
   struct Case {
     const char *steps, *interval, *keep;

@@ -58,23 +58,6 @@ TEST_F(TrainRunTest, InterruptedRunEndsWithTheSameBits) {
   }
 }
 
-TEST_F(TrainRunTest, ABf16RunIsRecordedAndResumesToTheSameBits) {
-  TrainRequest request = test_.Request("");
-  request.train_overrides = {{"dtype", "BF16"}};
-  const auto whole = test_.Open(request);
-  EXPECT_EQ(whole->info().dtype, "bf16");
-  const std::vector<double> losses = TestRun::Steps(whole.get(), 8);
-  ASSERT_EQ(losses.size(), 8u);
-  EXPECT_NE(losses, TestRun::Steps(test_.Open(test_.Request("")).get(), 8));
-  Begin(5, {{"dtype", "BF16"}, {"checkpoint_interval", "3"}});
-  EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("dtype: BF16"));
-  EXPECT_THAT(Content(RunFile("run.json")), HasSubstr("\"dtype\":\"bf16\""));
-  const auto run = test_.Open(test_.Resume());
-  EXPECT_EQ(run->step(), 3);
-  EXPECT_EQ(run->info().dtype, "bf16");
-  EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
-}
-
 TEST_F(TrainRunTest, ARunWithFrozenTensorsResumesToTheSameBitsAndKeepsThem) {
   const char kRules[] =
       "max_steps: 8 batch_size: 2 learning_rate: 0.01 checkpoint_interval: 3 ema_decay: 0.5 "

@@ -113,23 +113,6 @@ TEST_F(TrainRunTest, RequestSeedOverridesTheRecipe) {
   EXPECT_NE(seven, one);
 }
 
-TEST_F(TrainRunTest, RecomputationKeepsLosses) {
-  const std::vector<double> losses = TestRun::Steps(test_.Open(test_.Request("")).get(), 8);
-  TrainRequest request = test_.Request("");
-  request.train_overrides = {{"recompute", "BLOCK"}};
-  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 8), losses);
-}
-
-TEST_F(TrainRunTest, KeepCheckpointsLimitsTheirNumber) {
-  Begin(8, {{"checkpoint_interval", "2"}, {"keep_checkpoints", "3"}});
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(RunFile("checkpoints"))) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  EXPECT_THAT(names, ElementsAre("step-000004", "step-000006", "step-000008"));
-}
-
 TEST_F(TrainRunTest, SavesACheckpointAtAnyStep) {
   const auto run = test_.Open(test_.Request(test_.out()));
   EXPECT_EQ(*run->SaveCheckpoint(), RunFile("checkpoints/step-000000"));

@@ -49,24 +49,6 @@ constexpr char kTextTraining[] = R"pbtxt(
   max_steps: 3 batch_size: 2 data { format: TEXT val_fraction: 0.25 }
 )pbtxt";
 
-TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
-  Train();
-  const auto model = Open(test_.out()), again = Open(test_.out());
-  EXPECT_EQ(model->step(), 8);
-  std::set<std::string> texts;
-  for (int64_t i = 0; i < 12; ++i) {
-    GenerateOptions options;
-    options.index = i;
-    const std::string text = TextOf(model.get(), options);
-    EXPECT_EQ(TextOf(model.get(), options), text);
-    EXPECT_EQ(TextOf(again.get(), options), text);
-    texts.insert(text);
-    options.seed = 2;
-    texts.insert(TextOf(model.get(), options));
-  }
-  EXPECT_GT(texts.size(), 8u);
-}
-
 TEST_F(TrainedModelTest, BatchedSamplesEqualSingleSamples) {
   Train();
   for (const api::Weights weights :
@@ -100,32 +82,6 @@ TEST_F(TrainedModelTest, BatchedSamplesEqualSingleSamples) {
     EXPECT_TRUE((*opened)->GenerateMany(GenerateOptions(), 20, stop).ok());
     EXPECT_EQ(delivered, 2);
   }
-}
-
-TEST_F(TrainedModelTest, EvaluatesQuantizedWeights) {
-  Train();
-  const auto model = Open(test_.out());
-  const auto f32 = model->Evaluate(test_.dir().File("data.txt"));
-  ASSERT_TRUE(f32.ok()) << f32.status();
-  for (const api::Weights weights : {api::Weights::kBf16, api::Weights::kInt8}) {
-    const auto coarse = model->Evaluate(test_.dir().File("data.txt"), weights);
-    ASSERT_TRUE(coarse.ok()) << coarse.status();
-    ASSERT_EQ(coarse->size(), f32->size());
-    for (size_t i = 0; i < f32->size(); ++i) {
-      EXPECT_NEAR((*coarse)[i].loss, (*f32)[i].loss, 0.03);
-      EXPECT_NE((*coarse)[i].loss, (*f32)[i].loss);
-      EXPECT_EQ((*coarse)[i].targets, (*f32)[i].targets);
-    }
-  }
-}
-
-TEST_F(TrainedModelTest, WeightTypesHaveNames) {
-  EXPECT_EQ(*ParseWeights("int8"), api::Weights::kInt8);
-  EXPECT_EQ(*ParseWeights("bf16"), api::Weights::kBf16);
-  EXPECT_EQ(*ParseWeights("f32"), api::Weights::kF32);
-  const absl::Status unknown = ParseWeights("int9").status();
-  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("did you mean \"int8\"?"));
 }
 
 TEST_F(TrainedModelTest, OpensACheckpointDirectory) {
@@ -187,25 +143,6 @@ TEST_F(TrainedModelTest, InvalidOptionsAreErrors) {
     EXPECT_EQ(error(wrong).code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(model->Generate({}).ok()) << "and still works";
-}
-
-// A sample ends with the end token, or when the context is full.
-TEST_F(TrainedModelTest, SamplesEndAtEndTokenOrContext) {
-  Train();
-  const auto model = Open(test_.out());
-  bool ended = false, filled = false;
-  for (int64_t i = 0; i < 60; ++i) {
-    GenerateOptions options;
-    options.index = i;
-    options.temperature = 2;
-    const auto result = model->Generate(options);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_LE(result->tokens, 10);
-    (result->ended ? ended : filled) = true;
-    EXPECT_TRUE(result->ended || result->tokens == 10);
-  }
-  EXPECT_TRUE(ended);
-  EXPECT_TRUE(filled);
 }
 
 TEST_F(TrainedModelTest, GeneratesBeyondTheContext) {
