@@ -130,37 +130,6 @@ TEST(DecodingTest, ReadsEndTokensOfADirectory) {
   Fails(PLUMB_STATUS_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
 }
 
-TEST(DecodingTest, TextsMayContainZeros) {
-  TokenizerHandle bytes;
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &bytes.get, err));
-  DecoderHandle decoder;
-  EXPECT_PLUMB_OK(plumb_decoder_create(bytes.get, nullptr, 0, &decoder.get, err));
-  const int32_t tokens[] = {'a', 0, 'b'};
-  const char* text = nullptr;
-  size_t size = 0;
-  EXPECT_PLUMB_OK(plumb_decoder_next(decoder.get, tokens, 3, &text, &size, err));
-  EXPECT_EQ(std::string(text, size), std::string("a\0b", 3));
-}
-
-TEST(DecodingTest, AnEncodedPromptHasAPrefix) {
-  const TokenizerHandle tokenizer = MakeTokenizer();
-  int32_t ids[8] = {};
-  size_t needed = 0;
-  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(tokenizer.get, nullptr, 0, &needed, err));
-  EXPECT_EQ(needed, 1u);
-  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(tokenizer.get, ids, 8, &needed, err));
-  EXPECT_EQ(ids[0], 8);
-  TokenizerHandle documents, text;
-  EXPECT_PLUMB_OK(
-      plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 1, &documents.get, err));
-  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(documents.get, ids, 8, &needed, err));
-  EXPECT_EQ(needed, 1u);
-  EXPECT_EQ(ids[0], 256);
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &text.get, err));
-  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(text.get, ids, 8, &needed, err));
-  EXPECT_EQ(needed, 0u);
-}
-
 // Copies of an element, followed by a page without access. Reading more elements than there are
 // faults.
 template <class T>
@@ -210,11 +179,6 @@ class GeneratingTest : public CapiTest {
         },
         &user, err));
     return user.tokens;
-  }
-
-  int32_t Likeliest() const {
-    const std::vector<float> logits = Logits(session_.get, 0, 5);
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
 
   ModelHandle model_;
@@ -318,17 +282,6 @@ TEST_F(GeneratingTest, AppendRefusesUnknownTokens) {
   EXPECT_THAT(Fails(PLUMB_STATUS_OUT_OF_RANGE, append(1, 0)), HasSubstr("no sequence 1"));
   EXPECT_PLUMB_OK(plumb_session_append(session_.get, 0, 3, err));
   EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
-}
-
-TEST_F(GeneratingTest, GreedyDrawsTheLikeliestToken) {
-  plumb_sample_options greedy = PLUMB_SAMPLE_OPTIONS_INIT;
-  greedy.greedy = 1;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    greedy.seed = seed;
-    Begin({1, 4});
-    const int32_t likeliest = Likeliest();
-    EXPECT_EQ(Generate(&greedy, 1), std::vector<int32_t>{likeliest});
-  }
 }
 
 TEST_F(GeneratingTest, NullZerosAndTheInitializerAreTheDefaults) {

@@ -132,13 +132,6 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
       HasSubstr("speed 7"));
 }
 
-TEST_F(ReportTest, NoPluginCallOutsideOfCalls) {
-  auto call = MakeStruct<plumb_plugin_call>();
-  EXPECT_EQ(plumb_current_plugin_call(&call), 0);
-  EXPECT_EQ(plumb_plugin_calls(&call, 1), 0);
-  EXPECT_EQ(plumb_plugin_calls(nullptr, 1), 0);
-}
-
 TEST_F(ReportTest, AModelDescribesItself) {
   const ModelHandle model = Create(TinyModel().Text());  // without weights
   const Json json = Json::parse(Text(plumb_model_describe, model.get));
