@@ -128,35 +128,5 @@ TEST_F(BenchTest, TheTableHasALineForEveryPass) {
                                 HasSubstr("decode 1 x 2 f32"), HasSubstr("GB/s")));
 }
 
-TEST_F(BenchTest, RemovedRanksNameTrain) {
-  for (const char* name : {"--ranks", "--link", "--fixed-batch"}) {
-    const Finished result = RunPlumb({"bench", "pre.pbtxt", name, "4"});
-    EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(std::string(name) + ": was removed; "));
-    EXPECT_THAT(result.err, HasSubstr("mpirun plumb train"));
-  }
-}
-
-TEST_F(BenchTest, ExplainsInvalidArguments) {
-  const Finished only = RunPlumb({"bench", "pre.pbtxt", "--only", "decod"});
-  EXPECT_EQ(only.exit_code, 2);
-  EXPECT_THAT(only.err, HasSubstr("did you mean \"decode\"?"));
-  const Finished vocab = RunPlumb({"bench", "pre.pbtxt", "--set", "model.vocab_size=0"});
-  EXPECT_EQ(vocab.exit_code, 2);
-  EXPECT_THAT(vocab.err, HasSubstr("--vocab"));
-  const Finished field = RunPlumb({"bench", "pre.pbtxt", "--set", "model.n_layers=2"});
-  EXPECT_EQ(field.exit_code, 2);
-  EXPECT_THAT(field.err, HasSubstr("model.n_layers"));
-  const Finished only_decode =
-      RunPlumb({"bench", "pre.pbtxt", "--only", "decode", "--set", "train.grad_clip=0"});
-  EXPECT_EQ(only_decode.exit_code, 2);
-  EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip needs training"));
-  // An explicit vocabulary size is not increased.
-  const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
-                                   "--data", "names.txt", "--rounds", "1"});
-  EXPECT_EQ(small.exit_code, 2);
-  EXPECT_THAT(small.err, HasSubstr("sets vocab_size: 3"));
-}
-
 }  // namespace
 }  // namespace plumb::cli

@@ -284,27 +284,5 @@ TEST_F(CompareStudyTest, StudyFileEqualsTheCommandLine) {
   EXPECT_EQ(again.exit_code, 0) << again.err;
 }
 
-// In file order the two steps of a run read only the first two names, so that a, b and the end are
-// equally frequent targets.
-TEST_F(CompareStudyTest, UnigramEntropyCoversTheLastSteps) {
-  Write("uneven.txt", "ab\nba\nccccc\nccccc\nccccc\nccccc\n");
-  const Finished result = RunPlumb({"compare", "pre.pbtxt",
-                                    "--data",  "uneven.txt",
-                                    "--train", "train.pbtxt",
-                                    "--set",   "train.max_steps=2",
-                                    "--set",   "train.data.keep_order=true",
-                                    "--set",   "train.batch_size=1",
-                                    "--set",   "train.data.val_fraction=0",
-                                    "--set",   "train.learning_rate=0",
-                                    "--seeds", "1",
-                                    "--out",   "study",
-                                    "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json group = Json::parse(result.out)["groups"][0];
-  EXPECT_NEAR(group["unigram_entropy"], std::log(3), 1e-12);
-  // Without learning the loss stays near log 27.
-  EXPECT_EQ(group["collapsed"], 1);
-}
-
 }  // namespace
 }  // namespace plumb::cli

@@ -36,16 +36,5 @@ TEST_F(DemoResumeTest, InterruptedDemoResumesToTheSameTables) {
   }
 }
 
-TEST_F(DemoResumeTest, KilledDemoResumes) {
-  const std::vector<std::string> demo = {"demo", "--seeds", "1", "--threads", "1"};
-  PlumbProcess process(directory(), demo);
-  WaitForSteps("plumb-demo/runs/pre-seed1", 5, &process);
-  process.Signal(SIGKILL);
-  EXPECT_EQ(process.Wait().signal, SIGKILL);
-  const Finished resumed = RunPlumb(demo);
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_TRUE(Exists("plumb-demo/report.html"));
-}
-
 }  // namespace
 }  // namespace plumb::cli

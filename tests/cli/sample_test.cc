@@ -190,11 +190,6 @@ TEST_F(SampleTest, StopsAtMaxTokens) {
   }
 }
 
-TEST_F(SampleTest, BatchedSamplesEqualSingleSamples) {
-  const std::string one = Sample({"--num", "1", "--temperature", "1"});
-  EXPECT_THAT(Sample({"--num", "9", "--temperature", "1"}), StartsWith(one));
-}
-
 TEST_F(SampleTest, SamplesQuantizedWeights) {
   for (const std::string weights : {"f32", "bf16", "int8"}) {
     const std::string text = Sample({"--weights", weights, "--json", "--num", "3"});
