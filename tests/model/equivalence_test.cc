@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/rng.h"
 #include "runtime/client/model.h"
 #include "runtime/client/model_pass.h"
@@ -248,40 +249,12 @@ TEST_F(EquivalenceTest, ReZeroAndSkipInitStartAsTheIdentity) {
 // Without norms, and with learned scales of one, many rules reduce to x = x + f(x), at least in one
 // layer. The others add the stream twice, scale it, gate it, or wire it in another way.
 TEST_F(EquivalenceTest, PlacementsWithoutNormsEqualNoneWithExceptions) {
-  const std::vector<std::string> sums = {"admin",
-                                         "bloom",
-                                         "double",
-                                         "double_qk",
-                                         "dropout",
-                                         "ds_init",
-                                         "head_norm",
-                                         "hybrid_norm",
-                                         "keel",
-                                         "layer_scale",
-                                         "hybrid_norm_star",
-                                         "laurel_rw",
-                                         "ln_scaling",
-                                         "none",
-                                         "normformer",
-                                         "normformer_res_scale",
-                                         "olmo2",
-                                         "olmo2_qk",
-                                         "peri",
-                                         "post",
-                                         "pre",
-                                         "prores",
-                                         "qk_norm",
-                                         "qk_norm_full",
-                                         "qk_norm_rotated",
-                                         "qkv_norm",
-                                         "rezero",
-                                         "skip_init",
-                                         "stochastic_depth",
-                                         "sub_ln",
-                                         "svformer",
-                                         "swin_v2",
-                                         "unet_skip",
-                                         "value_residual"};
+  const std::vector<std::string> sums = absl::StrSplit(
+      "admin bloom double double_qk dropout ds_init head_norm hybrid_norm hybrid_norm_star "
+      "keel laurel_rw layer_scale ln_scaling none normformer normformer_res_scale olmo2 "
+      "olmo2_qk peri post pre prores qk_norm qk_norm_full qk_norm_rotated qkv_norm rezero "
+      "skip_init stochastic_depth sub_ln svformer swin_v2 unet_skip value_residual",
+      ' ');
   Weights weights;
   weights.constants = {{".gate", 1.0f},      {".gamma", 1.0f}, {".head_scale", 1.0f},
                        {".omega", 1.0f},     {".alpha", 1.0f}, {".beta", 1.0f},

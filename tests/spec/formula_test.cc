@@ -123,41 +123,6 @@ TEST(FormulaTest, OffsetsPointIntoTheText) {
   EXPECT_EQ(expr.args[1].args[0].args[0].offset, 11u);
 }
 
-TEST(FormulaTest, PrintsWithTheFewestParentheses) {
-  for (const char* text : {"x + f(norm(x)) / sqrt(layer)",
-                           "a - (b - c)",
-                           "a - b - c",
-                           "a / (b * c)",
-                           "(a + b) * c",
-                           "a ^ b ^ c",
-                           "(a ^ b) ^ c",
-                           "a ^ -b",
-                           "(-a) ^ b",
-                           "-a ^ b",
-                           "-(a + b)",
-                           "-a * b",
-                           "a * -b",
-                           "--a",
-                           "not a == b",
-                           "(not a) == b",
-                           "not (a and b)",
-                           "a or b and c",
-                           "(a or b) and c",
-                           "(a < b) < c",
-                           "a < (b < c)",
-                           "(a == b) + c",
-                           "(a and b) * 2",
-                           "f(a and b, c < d)",
-                           "0.0001",
-                           "1e-10",
-                           "1e+30",
-                           "123456789",
-                           "0.1"}) {
-    EXPECT_EQ(Parsed(text).ToString(), text);
-  }
-  EXPECT_EQ(Parsed("((a))+((b*c))").ToString(), "a + b * c");
-}
-
 TEST(FormulaTest, PrintsNumbersThatReadBackTheSame) {
   for (const double number : {0.1, 1.0 / 3, 0.123456789, 1234567.0, 123456789012.5, 1e-4, 1e22,
                               5e-324, std::numeric_limits<double>::max()}) {

@@ -10,8 +10,8 @@
 // KIND is one of "text" (a whole model), "model" (the text after a line of dimensions), "placement"
 // (the fields of a placement, from line 4), "statement", "scalar" (an expression) and "recipe",
 // whose result is an error or "no error"; "trace" (the fields of a placement); "walk TEXT" (a whole
-// model, whose result is the calls that contain the text); or "stored recipe". Lines between cases
-// that begin with # are comments.
+// model, whose result is the calls that contain the text); "printed" (expressions, one a line); or
+// "stored recipe". Lines between cases that begin with # are comments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +95,16 @@ std::string ScalarError(const std::string& text) {
   return value.ok() ? "no error" : std::string(value.status().message());
 }
 
+// Returns the expressions, each on its line, as they are printed.
+std::string PrintedExpressions(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    const absl::StatusOr<Expression> expression = ParseExpression({line, {}});
+    line = expression.ok() ? expression->root.ToString() : expression.status().ToString();
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
 std::string RecipeError(const std::string& text) {
   const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(text, "t.pbtxt", {});
   if (spec.ok()) return "no error";
@@ -134,6 +144,7 @@ std::string ResultOf(const SpecCase& spec_case) {
   if (spec_case.kind == "model") return ResolveError(spec_case.text);
   if (spec_case.kind == "placement") return PlacementError(spec_case.text);
   if (spec_case.kind == "statement") return StatementError(spec_case.text);
+  if (spec_case.kind == "printed") return PrintedExpressions(spec_case.text);
   if (spec_case.kind == "scalar") return ScalarError(spec_case.text);
   if (spec_case.kind == "recipe") return RecipeError(spec_case.text);
   if (spec_case.kind == "trace") return TraceOf(spec_case.text);
