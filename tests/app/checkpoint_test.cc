@@ -93,7 +93,7 @@ TEST_F(CheckpointTest, AModelAloneIsACheckpoint) {
               HasSubstr("was written without optimizer.safetensors"));
 }
 
-TEST_F(CheckpointTest, OldOnesAreDeletedUpToKeep) {
+TEST_F(CheckpointTest, KeepsTheNewestCheckpoints) {
   for (int64_t step : {100, 200, 300, 400}) ASSERT_TRUE(Write(step, 2).ok());
   EXPECT_THAT(Names(), ElementsAre("step-000300", "step-000400"));
   ASSERT_TRUE(Write(1234567, 0).ok());
@@ -103,7 +103,7 @@ TEST_F(CheckpointTest, OldOnesAreDeletedUpToKeep) {
   EXPECT_THAT(Names(), ElementsAre("step-1234568"));
 }
 
-TEST_F(CheckpointTest, GoingBackKeepsTheOneJustWritten) {
+TEST_F(CheckpointTest, KeepsAnEarlierStepJustWritten) {
   for (int64_t step : {100, 200, 300}) ASSERT_TRUE(Write(step, 0).ok());
   ASSERT_TRUE(Write(150, 1, 5).ok());
   EXPECT_THAT(Names(), ElementsAre("step-000150", "step-000200", "step-000300"));
@@ -139,7 +139,7 @@ TEST_F(CheckpointTest, SurvivesAKillBeforeLatestMoves) {
   EXPECT_EQ(*LatestValue(), 2);  // without `latest`, the newest complete checkpoint
 }
 
-TEST_F(CheckpointTest, NoCheckpointIsNotFound) {
+TEST_F(CheckpointTest, MissingCheckpointIsNotFound) {
   const absl::Status status = FindLatestCheckpoint(run_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(),
@@ -148,7 +148,7 @@ TEST_F(CheckpointTest, NoCheckpointIsNotFound) {
   EXPECT_EQ(FindLatestCheckpoint(run_).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(CheckpointTest, ALatestThatNamesNothingListsWhatThereIs) {
+TEST_F(CheckpointTest, InvalidLatestListsCheckpoints) {
   ASSERT_TRUE(Write(100, 0).ok());
   ASSERT_TRUE(Write(200, 0).ok());
   for (absl::string_view name : {"step-000300\n", "../../etc", "", "step-100", "step-0000100"}) {
@@ -159,7 +159,7 @@ TEST_F(CheckpointTest, ALatestThatNamesNothingListsWhatThereIs) {
   }
 }
 
-TEST_F(CheckpointTest, EveryAlteredByteIsNoticed) {
+TEST_F(CheckpointTest, DetectsEveryAlteredByte) {
   ASSERT_TRUE(Write(100, 0, 1, R"({"a": 1.5})").ok());
   ASSERT_TRUE(LatestValue().ok());
   for (const char* file : {"model.safetensors", "state.json"}) {
@@ -178,7 +178,7 @@ TEST_F(CheckpointTest, EveryAlteredByteIsNoticed) {
   EXPECT_TRUE(LatestValue().ok());
 }
 
-TEST_F(CheckpointTest, SaysWhichFileIsDamagedAndHow) {
+TEST_F(CheckpointTest, DamageNamesTheFile) {
   ASSERT_TRUE(Write(100, 0).ok());
   const std::string path = PathOf("step-000100", "optimizer.safetensors");
   const std::string whole = *ReadFile(path);
@@ -210,7 +210,7 @@ TEST_F(CheckpointTest, SaysWhichFileIsDamagedAndHow) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(CheckpointTest, StateOfALaterVersionIsRefusedAsSuch) {
+TEST_F(CheckpointTest, RefusesStateOfALaterVersion) {
   ASSERT_TRUE(Write(100, 0).ok());
   const std::string path = PathOf("step-000100", "state.json");
   const std::string later =
@@ -220,7 +220,7 @@ TEST_F(CheckpointTest, StateOfALaterVersionIsRefusedAsSuch) {
               HasSubstr("has version 2; this plumb reads version 1"));
 }
 
-TEST_F(CheckpointTest, ImpossibleContentsLeaveNothingBehind) {
+TEST_F(CheckpointTest, RefusedWriteLeavesNoFiles) {
   ASSERT_TRUE(Write(100, 0, 1).ok());
   for (const char* state : {"", "[]", "{", "{\"a\":1,\"a\":2}"}) {
     EXPECT_FALSE(Write(200, 0, 2, state).ok()) << state;

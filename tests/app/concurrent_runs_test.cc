@@ -38,7 +38,7 @@ std::string TrainAndSample(const TestRun& test, int seed, const std::string& out
   return absl::StrCat(said, sample.ok() ? sample->text : std::string(sample.status().message()));
 }
 
-TEST(ConcurrentRunsTest, RunsAtOnceAreEachAsAlone) {
+TEST(ConcurrentRunsTest, ConcurrentRunsHaveTheSameBits) {
   const TestRun test;
   std::vector<std::string> alone, together(kThreads);
   for (int i = 0; i < kThreads; ++i) {

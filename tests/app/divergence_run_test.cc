@@ -143,7 +143,7 @@ TEST_F(DivergenceRunTest, SkipDropsOneBatch) {
   EXPECT_EQ(run->incidents().skips, 1);
 }
 
-TEST_F(DivergenceRunTest, ARunThatIsKilledSkipsAsOneThatIsNot) {
+TEST_F(DivergenceRunTest, KilledRunSkipsTheSameBatches) {
   const Overrides mode = {{"on_divergence", "SKIP"}};
   const std::string whole = test_.dir().File("whole");
   ASSERT_TRUE(Run(test_.Open(Request(whole, mode)).get()).ok());
@@ -160,7 +160,7 @@ TEST_F(DivergenceRunTest, ARunThatIsKilledSkipsAsOneThatIsNot) {
   }
 }
 
-TEST_F(DivergenceRunTest, AModelThatOnlyDivergesEndsAfterSoManyTries) {
+TEST_F(DivergenceRunTest, EndsAfterMaxDivergences) {
   const auto run = test_.Open(Request(test_.out(), {{"on_divergence", "SKIP"},
                                                     {"learning_rate", "1e30"},
                                                     {"warmup_steps", "0"},
@@ -173,7 +173,7 @@ TEST_F(DivergenceRunTest, AModelThatOnlyDivergesEndsAfterSoManyTries) {
   EXPECT_EQ(Incidents(test_.out()).back()["kind"], "stop");
 }
 
-TEST_F(DivergenceRunTest, NoCheckpointHoldsWeightsThatAreNotFinite) {
+TEST_F(DivergenceRunTest, CheckpointsHoldFiniteWeights) {
   poison_rows = 0;
   for (const char* mode : {"STOP", "SKIP"}) {
     const std::string out = test_.dir().File(mode);
@@ -192,7 +192,7 @@ TEST_F(DivergenceRunTest, NoCheckpointHoldsWeightsThatAreNotFinite) {
   }
 }
 
-TEST_F(DivergenceRunTest, ARunWhoseDirectoryIsGoneSaysSo) {
+TEST_F(DivergenceRunTest, DeletedDirectoryIsReported) {
   for (const char* mode : {"STOP", "SKIP"}) {
     const std::string out = test_.dir().File(mode);
     const auto run =
@@ -206,7 +206,7 @@ TEST_F(DivergenceRunTest, ARunWhoseDirectoryIsGoneSaysSo) {
 }
 
 // Sixty documents of the same letter, and then two of others, in the order of the file.
-TEST_F(DivergenceRunTest, ASpikesCheckpointIsNotTheLastGoodOne) {
+TEST_F(DivergenceRunTest, SpikesDoNotMarkGoodCheckpoints) {
   poison_rows = 0;
   std::string data;
   for (int i = 0; i < 60; ++i) data += "aaaaaa\n";

@@ -141,7 +141,7 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   std::optional<SafetensorsFile> expected_;
 };
 
-TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
+TEST_P(GoldenTest, MatchesLogitsLossAndGradients) {
   auto model = TryModel(runtime_.get(), GoldenModels().at(GetParam()));
   ASSERT_TRUE(model.ok()) << model.status();
   const absl::Status loaded = ToStatus(model->Load(weights_));
@@ -190,7 +190,7 @@ TEST(GoldenCasesTest, EveryFileHasAModel) {
   }
 }
 
-TEST(GoldenCasesTest, EveryShippedPlacementHasOne) {
+TEST(GoldenCasesTest, EveryShippedPlacementHasACase) {
   const std::vector<std::string> cases = GoldenCases();
   for (const std::string& placement : ShippedPlacements()) {
     EXPECT_TRUE(std::binary_search(cases.begin(), cases.end(), placement)) << placement;

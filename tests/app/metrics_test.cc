@@ -44,7 +44,7 @@ class MetricsTest : public ::testing::Test {
   std::string path_ = dir_.File("metrics.jsonl");
 };
 
-TEST_F(MetricsTest, LinesArePinned) {
+TEST_F(MetricsTest, LineFormatIsStable) {
   absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer->Append(Metrics(0)).ok());
@@ -62,7 +62,7 @@ TEST_F(MetricsTest, LinesArePinned) {
             "\"seconds\":1e-09,\"val_loss\":2.5}\n");
 }
 
-TEST_F(MetricsTest, NumbersComeBackToTheLastBit) {
+TEST_F(MetricsTest, NumbersRoundTrip) {
   absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
   ASSERT_TRUE(writer.ok());
   const std::vector<double> values = {0.1f, 1.0 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e22};
@@ -92,7 +92,7 @@ TEST_F(MetricsTest, NullReadsAsNotANumber) {
   EXPECT_FALSE(read->at(0).val_loss.has_value());
 }
 
-TEST_F(MetricsTest, TruncatingAndGoingOnEqualsTheUnbrokenRun) {
+TEST_F(MetricsTest, TruncatedFileContinuesIdentically) {
   WriteSteps(0, 20);
   const std::string unbroken = *ReadFile(path_);
   ASSERT_TRUE(TruncateMetrics(path_, 9).ok());
@@ -122,7 +122,7 @@ TEST_F(MetricsTest, ATornLastLineIsDropped) {
   EXPECT_EQ(*ReadFile(path_), whole);
 }
 
-TEST_F(MetricsTest, ADamagedFileIsSetAsideAndWhatCanBeReadOfItStays) {
+TEST_F(MetricsTest, DamagedFileIsSetAsideAndSalvaged) {
   WriteSteps(0, 2);
   const std::string whole = *ReadFile(path_);
   for (absl::string_view bad :
@@ -160,7 +160,7 @@ LossSummary SummaryOf(const std::vector<double>& losses) {
   return summary;
 }
 
-TEST(LossSummaryTest, FiguresLookAtTheirOwnSteps) {
+TEST(LossSummaryTest, FiguresCoverTheirSteps) {
   std::vector<double> losses;
   for (int step = 1; step <= 200; ++step) losses.push_back(step);
   losses[24] = 1000;   // step 25, after the first 20
@@ -172,7 +172,7 @@ TEST(LossSummaryTest, FiguresLookAtTheirOwnSteps) {
   EXPECT_EQ(summary.Min(), 0.25);
 }
 
-TEST(LossSummaryTest, FiguresOfAShortTrainingAreOfItsSteps) {
+TEST(LossSummaryTest, ShortTrainingHasFigures) {
   const LossSummary summary = SummaryOf({3, 1, 2});
   EXPECT_EQ(summary.MeanOfFirst50(), 2);
   EXPECT_EQ(summary.MeanOfLast100(), 2);

@@ -14,6 +14,8 @@
 namespace plumb {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST(PlumbApiTest, ErrorsKeepTheirCodeAndMessage) {
   const absl::Status status = ToStatus(api::Spec::FromFile("/nowhere.pbtxt")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -22,7 +24,7 @@ TEST(PlumbApiTest, ErrorsKeepTheirCodeAndMessage) {
 
 // An allocation failure that plumb.h reports becomes the error of the tools, wherever it was
 // caught.
-TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
+TEST(PlumbApiTest, AllocationFailureBecomesAnError) {
   bool refuses = false;
   api::RuntimeOptions options;
   options.use_environment = false;
@@ -46,7 +48,7 @@ TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
 }
 
 // The text is longer than the buffer that is tried first.
-TEST(PlumbApiTest, ALongTextComesWhole) {
+TEST(PlumbApiTest, ReadsTextsBeyondTheFirstBuffer) {
   const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime();
   TinyModel tiny;
   tiny.n_layer = 200;
@@ -56,6 +58,23 @@ TEST(PlumbApiTest, ALongTextComesWhole) {
   EXPECT_GT(points.size(), size_t{64} << 10);
   EXPECT_EQ(points.back(), '\n');
   EXPECT_THAT(points, testing::HasSubstr("param.layers.199."));
+}
+
+TEST(ModelSourceTest, IsAValue) {
+  const ModelSource source = {TinyModel().Text(), "tiny.pbtxt", {}};
+  ModelSource other = source;
+  other.settings = {{"n_layer", "3"}, {"vocab_size", "0"}};
+  const auto spec = source.Parse(), changed = other.Parse();
+  ASSERT_TRUE(spec.ok() && changed.ok()) << spec.status() << changed.status();
+  EXPECT_EQ(VocabSizeOf(*changed), 0);
+  EXPECT_EQ(VocabSizeOf(*spec), 5);
+  EXPECT_THAT(changed->Text().value(), HasSubstr("n_layer: 3"));
+  EXPECT_THAT(spec->Text().value(), HasSubstr("n_layer: 2"));
+  other.settings = {{"n_layers", "3"}};
+  EXPECT_THAT(std::string(other.Parse().status().message()), HasSubstr("model.n_layers"));
+  EXPECT_THAT(std::string(ModelSource{"n_layer: x", "bad.pbtxt", {}}.Parse().status().message()),
+              HasSubstr("bad.pbtxt:1:"));
+  EXPECT_EQ(ReadSpec("/missing.pbtxt").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

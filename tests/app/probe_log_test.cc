@@ -70,14 +70,14 @@ TEST_F(ProbeLogTest, ALineHoldsTheFigures) {
             "\n");
 }
 
-TEST_F(ProbeLogTest, AStepThatDivergedSaysSo) {
+TEST_F(ProbeLogTest, DivergedStepIsMarked) {
   ProbeFigures result = Result(8);
   result.diverged = true;
   Append(result);
   EXPECT_THAT(Content(), ::testing::StartsWith(R"({"step":8,"diverged":true,"activations":{)"));
 }
 
-TEST_F(ProbeLogTest, LinesAreJsonWhateverTheNamesAndNumbers) {
+TEST_F(ProbeLogTest, LinesAreAlwaysJson) {
   ProbeFigures result;
   result.activations = {{"a \"quoted\" name", Stats({})}};
   result.parameters = {
@@ -91,7 +91,7 @@ TEST_F(ProbeLogTest, LinesAreJsonWhateverTheNamesAndNumbers) {
   EXPECT_EQ(json["parameters"]["p"]["grad_max"].get<float>(), std::numeric_limits<float>::max());
 }
 
-TEST_F(ProbeLogTest, NoPointsIsALineToo) {
+TEST_F(ProbeLogTest, StepsWithoutPointsHaveALine) {
   Append(ProbeFigures());
   EXPECT_EQ(Content(), "{\"step\":0,\"activations\":{},\"gradients\":{},\"parameters\":{}}\n");
 }
@@ -121,7 +121,7 @@ TEST_F(ProbeLogTest, ALastLineThatWasCutShortIsDropped) {
   }
 }
 
-TEST_F(ProbeLogTest, ALineThatIsNoneIsNamedAndSetAside) {
+TEST_F(ProbeLogTest, InvalidLinesAreNamedAndSetAside) {
   for (const char* line : {"nonsense", "{}", "{\"step\":\"1\"}"}) {
     dir_.Write("probes.jsonl", absl::StrCat("{\"step\":1}\n", line, "\n{\"step\":3}\n"));
     const absl::StatusOr<std::string> warning = TruncateProbes(path(), 100);

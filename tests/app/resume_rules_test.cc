@@ -186,7 +186,7 @@ class ResumedRunTest : public TrainRunTest {
   int copies_ = 0;
 };
 
-TEST_F(ResumedRunTest, EachFieldChangesAsItsRuleSays) {
+TEST_F(ResumedRunTest, FieldsFollowTheirRules) {
   std::map<std::string, std::vector<double>> unchanged;
   for (const char* run : {"adamw", "muon", "experts"})
     unchanged[run] = LastSteps(ResumeCopy(run, {}));
@@ -222,14 +222,14 @@ TEST_F(ResumedRunTest, EachFieldChangesAsItsRuleSays) {
   }
 }
 
-TEST_F(ResumedRunTest, TheBatchMayBeDividedAnotherWay) {
+TEST_F(ResumedRunTest, MicroBatchSizeMayChange) {
   const std::vector<double> losses = LastSteps(ResumeCopy("adamw", {}));
   const std::vector<double> divided =
       LastSteps(ResumeCopy("adamw", {{"batch_size", "1"}, {"gradient_accumulation_steps", "2"}}));
   EXPECT_THAT(divided, ::testing::Pointwise(::testing::DoubleNear(1e-4), losses));
 }
 
-TEST_F(ResumedRunTest, StatesThatDoNotFitAreRefused) {
+TEST_F(ResumedRunTest, RefusesStatesOfAnotherShape) {
   for (const Overrides& overrides :
        std::vector<Overrides>{{{"ema_decay", "0"}},
                               {{"rule[0].match", "*.q.weight"}, {"rule[0].optimizer", "MUON"}}}) {
@@ -238,7 +238,7 @@ TEST_F(ResumedRunTest, StatesThatDoNotFitAreRefused) {
   }
 }
 
-TEST_F(ResumedRunTest, AnEditCannotChangeWhatAnOverrideCannot) {
+TEST_F(ResumedRunTest, EditsFollowTheRulesOfOverrides) {
   TrainRequest request = ResumeCopy("adamw", {});
   const std::string path = JoinPath(request.out, "train.pbtxt"), text = Content(path);
   const std::string edited =
@@ -252,7 +252,7 @@ TEST_F(ResumedRunTest, AnEditCannotChangeWhatAnOverrideCannot) {
 }
 
 // PLUMB_UPDATE=1 in the environment writes the table.
-TEST(ResumeRulesTest, ThePageHasTheRules) {
+TEST(ResumeRulesTest, DocumentationListsTheRules) {
   std::string table = "\n| field | when a run is resumed |\n|---|---|\n";
   for (const ResumeRule& rule : ResumeRules()) {
     absl::StrAppend(&table, "| `", absl::StrReplaceAll(rule.fields, {{" ", "`, `"}}), "` | ",

@@ -12,7 +12,7 @@ namespace {
 // Returns losses around 2.3 with a standard deviation of about 0.3.
 double Noisy(uint32_t i) { return 2.3 + 0.3 * std::sqrt(2) * std::sin(1.7 * i) * std::cos(i * i); }
 
-TEST(SpikeDetectorTest, NoiseIsNoSpikeAndAJumpIsOne) {
+TEST(SpikeDetectorTest, DetectsJumpsAndIgnoresNoise) {
   SpikeDetector detector;
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_FALSE(detector.Add(Noisy(i))) << i;
   EXPECT_TRUE(detector.Add(9));
@@ -24,21 +24,21 @@ TEST(SpikeDetectorTest, NoiseIsNoSpikeAndAJumpIsOne) {
   EXPECT_TRUE(detector.Add(9)) << "this is another";
 }
 
-TEST(SpikeDetectorTest, ASmallJumpOfASteadyLossIsNone) {
+TEST(SpikeDetectorTest, IgnoresSmallJumps) {
   SpikeDetector detector;
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(detector.Add(1));
   EXPECT_FALSE(detector.Add(1.9)) << "less than a nat";
   EXPECT_TRUE(detector.Add(2.1));
 }
 
-TEST(SpikeDetectorTest, TheFirstLossesAreNotJudged) {
+TEST(SpikeDetectorTest, IgnoresTheFirstLosses) {
   SpikeDetector detector;
   for (size_t i = 0; i + 1 < SpikeDetector::kMin; ++i) EXPECT_FALSE(detector.Add(1));
   EXPECT_FALSE(detector.Add(100));
   EXPECT_TRUE(detector.Add(100));
 }
 
-TEST(SpikeDetectorTest, ALossThatStaysHighBecomesTheLevel) {
+TEST(SpikeDetectorTest, AdaptsToAHigherLevel) {
   SpikeDetector detector;
   for (int i = 0; i < 60; ++i) detector.Add(1);
   int spikes = 0;

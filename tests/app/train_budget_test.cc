@@ -38,7 +38,7 @@ int64_t BytesIn(const std::string& directory) {
   return bytes;
 }
 
-TEST(TrainBudgetTest, ADryRunWritesNothingAndTakesSteps) {
+TEST(TrainBudgetTest, DryRunTakesStepsAndWritesNothing) {
   const TestRun test;
   TrainRequest request = test.Request(test.out());
   request.dry_run = true;
@@ -52,18 +52,7 @@ TEST(TrainBudgetTest, ADryRunWritesNothingAndTakesSteps) {
   EXPECT_EQ(TestRun::Steps(test.Open(test.Request(test.out())).get(), 100), losses);
 }
 
-TEST(TrainBudgetTest, ADryRunIsRefusedWhereTheRunWouldBe) {
-  const TestRun test;
-  TestRun::Steps(test.Open(test.Request(test.out())).get(), 1);
-  TrainRequest request = test.Request(test.out());
-  request.dry_run = true;
-  EXPECT_EQ(test.OpenError(request).code(), absl::StatusCode::kAlreadyExists);
-  request = test.Resume();
-  request.dry_run = true;
-  EXPECT_THAT(std::string(test.OpenError(request).message()), HasSubstr("dry run"));
-}
-
-TEST(TrainBudgetTest, TheDiskIsWhatARunWrites) {
+TEST(TrainBudgetTest, DiskEstimateEqualsTheFiles) {
   struct Case {
     const char *steps, *interval, *keep;
     int64_t checkpoints;  // number that exist at a time
@@ -115,7 +104,7 @@ TEST(TrainBudgetTest, AFullDiskRefusesTheRun) {
   }
 }
 
-TEST(TrainBudgetTest, MemoryThatIsNotThereIsNamedWithWhatTakesLess) {
+TEST(TrainBudgetTest, MemoryShortageSuggestsSettings) {
   TrainMemory memory;
   memory.weights = 100 << 20;
   memory.workspace = 900 << 20;
@@ -139,7 +128,7 @@ TEST(TrainBudgetTest, MemoryThatIsNotThereIsNamedWithWhatTakesLess) {
               Not(HasSubstr("context_length")));
 }
 
-TEST(TrainBudgetTest, TheMemoryOfARunIsThatOfItsLongestStep) {
+TEST(TrainBudgetTest, MemoryIsThatOfTheLongestStep) {
   const TestRun test;
   const auto run = test.Open(test.Request(""));
   ASSERT_NE(run, nullptr);

@@ -16,7 +16,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(TrainRunTest, ThereMustBeARunToResume) {
+TEST_F(TrainRunTest, ResumeRequiresARun) {
   ExpectError(test_.Resume(), absl::StatusCode::kNotFound, {test_.out()});
   EXPECT_FALSE(fs::exists(test_.out()));
   TrainRequest request = test_.Request("");
@@ -26,7 +26,7 @@ TEST_F(TrainRunTest, ThereMustBeARunToResume) {
 }
 
 // The run is interrupted after each step and continues from its files.
-TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
+TEST_F(TrainRunTest, InterruptedRunEndsWithTheSameBits) {
   const std::vector<double> losses = TestRun::Steps(test_.Open(test_.Request("")).get(), 8);
   const TestRun whole;
   TestRun::Steps(whole.Open(whole.Request(whole.out())).get(), 8);
@@ -58,23 +58,6 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
   }
 }
 
-TEST_F(TrainRunTest, ABf16RunIsRecordedAndResumesToTheSameBits) {
-  TrainRequest request = test_.Request("");
-  request.train_overrides = {{"dtype", "BF16"}};
-  const auto whole = test_.Open(request);
-  EXPECT_EQ(whole->info().dtype, "bf16");
-  const std::vector<double> losses = TestRun::Steps(whole.get(), 8);
-  ASSERT_EQ(losses.size(), 8u);
-  EXPECT_NE(losses, TestRun::Steps(test_.Open(test_.Request("")).get(), 8));
-  Begin(5, {{"dtype", "BF16"}, {"checkpoint_interval", "3"}});
-  EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("dtype: BF16"));
-  EXPECT_THAT(Content(RunFile("run.json")), HasSubstr("\"dtype\":\"bf16\""));
-  const auto run = test_.Open(test_.Resume());
-  EXPECT_EQ(run->step(), 3);
-  EXPECT_EQ(run->info().dtype, "bf16");
-  EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
-}
-
 TEST_F(TrainRunTest, ARunWithFrozenTensorsResumesToTheSameBitsAndKeepsThem) {
   const char kRules[] =
       "max_steps: 8 batch_size: 2 learning_rate: 0.01 checkpoint_interval: 3 ema_decay: 0.5 "
@@ -104,7 +87,7 @@ TEST_F(TrainRunTest, ARunWithFrozenTensorsResumesToTheSameBitsAndKeepsThem) {
   EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
 }
 
-TEST_F(TrainRunTest, ARunKeepsItsDType) {
+TEST_F(TrainRunTest, ResumeKeepsTheDType) {
   Begin(2, {{"checkpoint_interval", "1"}});
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"dtype", "BF16"}};
@@ -115,7 +98,7 @@ TEST_F(TrainRunTest, ARunKeepsItsDType) {
 }
 
 // The run directory is that of a version whose runs had no dtype.
-TEST_F(TrainRunTest, ARunThatDoesNotSayItsDTypeIsOfF32) {
+TEST_F(TrainRunTest, MissingDTypeIsF32) {
   Begin(2, {{"checkpoint_interval", "1"}});
   std::string state = Content(RunFile("run.json"));
   const std::string said = "\"dtype\":\"f32\",";
@@ -125,7 +108,7 @@ TEST_F(TrainRunTest, ARunThatDoesNotSayItsDTypeIsOfF32) {
   EXPECT_EQ(test_.Open(test_.Resume())->info().dtype, "f32");
 }
 
-TEST_F(TrainRunTest, ARunContinuesWithMoreStepsOnRequest) {
+TEST_F(TrainRunTest, MaxStepsMayGrow) {
   Begin(8);
   TrainRequest request = test_.Resume();
   EXPECT_TRUE(test_.Open(request)->done());
@@ -136,7 +119,7 @@ TEST_F(TrainRunTest, ARunContinuesWithMoreStepsOnRequest) {
   EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("max_steps: 10"));
 }
 
-TEST_F(TrainRunTest, FewerStepsThanAreDoneCannotBe) {
+TEST_F(TrainRunTest, RefusesFewerStepsThanCompleted) {
   Begin(8);
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"max_steps", "5"}};
@@ -144,7 +127,7 @@ TEST_F(TrainRunTest, FewerStepsThanAreDoneCannotBe) {
   EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("max_steps: 8"));
 }
 
-TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataModelAndSeedOnly) {
+TEST_F(TrainRunTest, RefusesOtherDataModelOrSeed) {
   Begin(4, {{"checkpoint_interval", "2"}});
   using Code = absl::StatusCode;
   TrainRequest request = test_.Resume();
@@ -175,7 +158,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataModelAndSeedOnly) {
   EXPECT_EQ(run->step(), 4);
 }
 
-TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataAndSeedBeforeItsFirstCheckpointToo) {
+TEST_F(TrainRunTest, RefusesOtherDataBeforeTheFirstCheckpoint) {
   Begin(2);
   TrainRequest request = test_.Resume();
   request.data_path = test_.dir().Write("other.txt", "abc\nde\nedcba\n");
@@ -191,7 +174,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataAndSeedBeforeItsFirstCheckpointT
   EXPECT_EQ(run->step(), 0);
 }
 
-TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
+TEST_F(TrainRunTest, DamagedCheckpointsAreDataLoss) {
   Begin(8);
   const std::string checkpoint = RunFile("checkpoints/step-000008");
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
@@ -212,7 +195,7 @@ TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
 
 // A job repeats one request until the run is done. The first time it starts the run, with a
 // warning.
-TEST_F(TrainRunTest, ARunBeginsWhereThereIsNothingToResume) {
+TEST_F(TrainRunTest, ResumeOrBeginBeginsAMissingRun) {
   TrainRequest request = test_.Request(test_.out());
   request.resume = true;
   const auto run = test_.Open(request);
@@ -221,7 +204,7 @@ TEST_F(TrainRunTest, ARunBeginsWhereThereIsNothingToResume) {
   EXPECT_THAT(test_.runtime()->TakeWarnings(), Contains(HasSubstr("holds no run yet")));
 }
 
-TEST_F(TrainRunTest, EditsSinceTheCheckpointAreShownAndHaveToBeMeant) {
+TEST_F(TrainRunTest, EditsRequireAcceptEdits) {
   Begin(4, {{"checkpoint_interval", "2"}});
   const std::string train = Content(RunFile("train.pbtxt")),
                     model = Content(RunFile("model.pbtxt"));
@@ -256,7 +239,7 @@ TEST_F(TrainRunTest, EditsSinceTheCheckpointAreShownAndHaveToBeMeant) {
   EXPECT_NE(test_.Open(test_.Resume()), nullptr) << "the new checkpoint was made with them";
 }
 
-TEST_F(TrainRunTest, DamagedOrMissingMetricsWarnAndKeepNothingFromBeingResumed) {
+TEST_F(TrainRunTest, DamagedMetricsAreAWarning) {
   Begin(8, {{"checkpoint_interval", "4"}});
   const std::string whole = Content(RunFile("metrics.jsonl"));
   const auto resumed = [&] {
@@ -275,7 +258,7 @@ TEST_F(TrainRunTest, DamagedOrMissingMetricsWarnAndKeepNothingFromBeingResumed) 
   EXPECT_THAT(test_.runtime()->TakeWarnings(), ::testing::Contains(HasSubstr("is missing")));
 }
 
-TEST_F(TrainRunTest, AFinishedRunSaysThatThereIsNothingLeftToDo) {
+TEST_F(TrainRunTest, FinishedRunHasNoStepsLeft) {
   Begin(8);
   test_.runtime()->TakeWarnings();
   EXPECT_TRUE(test_.Open(test_.Resume())->done());

@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(TrainRunTest, ARunDirectoryHoldsWhatTheHeaderSays) {
+TEST_F(TrainRunTest, WritesTheRunDirectory) {
   const auto run = test_.Open(test_.Request(test_.out()));
   EXPECT_EQ(run->info().max_steps, 8);
   EXPECT_EQ(run->info().first_step, 0);
@@ -51,12 +51,12 @@ TEST_F(TrainRunTest, WithoutADirectoryNothingIsWritten) {
   EXPECT_FALSE(fs::exists(test_.out()));
 }
 
-TEST_F(TrainRunTest, FilesAndNoFilesTrainAlike) {
+TEST_F(TrainRunTest, FilesDoNotChangeLosses) {
   const auto a = test_.Open(test_.Request("")), b = test_.Open(test_.Request(test_.out()));
   EXPECT_EQ(TestRun::Steps(a.get(), 8), TestRun::Steps(b.get(), 8));
 }
 
-TEST_F(TrainRunTest, ADirectoryThatHoldsARunIsNotOverwritten) {
+TEST_F(TrainRunTest, RefusesADirectoryWithARun) {
   Begin(2);
   const std::string before = Content(RunFile("metrics.jsonl"));
   ExpectError(test_.Request(test_.out()), absl::StatusCode::kAlreadyExists,
@@ -97,13 +97,13 @@ TEST_F(TrainRunTest, InvalidRequestsAreErrorsWithPlaces) {
   EXPECT_FALSE(fs::exists(test_.out())) << "an error leaves no directory behind";
 }
 
-TEST_F(TrainRunTest, AModelMayHaveRoomForMoreTokensThanTheData) {
+TEST_F(TrainRunTest, VocabularyMayExceedTheData) {
   TrainRequest request = test_.Request("");
   request.model_overrides = {{"vocab_size", "9"}};
   EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 2).size(), 2u);
 }
 
-TEST_F(TrainRunTest, TheSeedOfTheRequestGoesBeforeThatOfTheText) {
+TEST_F(TrainRunTest, RequestSeedOverridesTheRecipe) {
   TrainRequest request = test_.Request("");
   const std::vector<double> one = TestRun::Steps(test_.Open(request).get(), 3);
   request.train_overrides = {{"seed", "7"}};
@@ -113,24 +113,7 @@ TEST_F(TrainRunTest, TheSeedOfTheRequestGoesBeforeThatOfTheText) {
   EXPECT_NE(seven, one);
 }
 
-TEST_F(TrainRunTest, ComputingBlocksAgainChangesNoLoss) {
-  const std::vector<double> losses = TestRun::Steps(test_.Open(test_.Request("")).get(), 8);
-  TrainRequest request = test_.Request("");
-  request.train_overrides = {{"recompute", "BLOCK"}};
-  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 8), losses);
-}
-
-TEST_F(TrainRunTest, CheckpointsAreKeptAsManyAsAsked) {
-  Begin(8, {{"checkpoint_interval", "2"}, {"keep_checkpoints", "3"}});
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(RunFile("checkpoints"))) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  EXPECT_THAT(names, ElementsAre("step-000004", "step-000006", "step-000008"));
-}
-
-TEST_F(TrainRunTest, ACheckpointCanBeAskedForAtAnyStep) {
+TEST_F(TrainRunTest, SavesACheckpointAtAnyStep) {
   const auto run = test_.Open(test_.Request(test_.out()));
   EXPECT_EQ(*run->SaveCheckpoint(), RunFile("checkpoints/step-000000"));
   TestRun::Steps(run.get(), 3);
@@ -213,7 +196,7 @@ TEST_F(TrainRunTest, ACheckpointIsWrittenWhenTimeHasPassed) {
 }
 
 // The directory of a new run holds files of somebody else.
-TEST_F(TrainRunTest, ARunOverwritesNothingThatIsNotItsOwn) {
+TEST_F(TrainRunTest, RefusesToOverwriteForeignFiles) {
   for (const char* name : {"model.pbtxt", "train.pbtxt", "tokenizer.json", "run.json",
                            "metrics.jsonl", "probes.jsonl", "latest", "checkpoints"}) {
     fs::create_directory(test_.out());
@@ -233,7 +216,7 @@ TEST_F(TrainRunTest, ARunOverwritesNothingThatIsNotItsOwn) {
   }
 }
 
-TEST_F(TrainRunTest, ARunThatWasStoppedWhileItBeganIsBegunAgain) {
+TEST_F(TrainRunTest, RestartsARunStoppedDuringCreation) {
   Begin(2);
   fs::remove(RunFile("model.pbtxt"));  // the last file to be written
   ScratchDir::Overwrite(RunFile("train.pbtxt.tmp.77"), "half");
@@ -244,7 +227,7 @@ TEST_F(TrainRunTest, ARunThatWasStoppedWhileItBeganIsBegunAgain) {
   EXPECT_EQ(Metrics().size(), 8u);
 }
 
-TEST_F(TrainRunTest, ADirectoryThatIsGoneIsNoticed) {
+TEST_F(TrainRunTest, DeletedDirectoryIsAnError) {
   for (const bool replaced : {false, true}) {
     const auto run = test_.Open(test_.Request(test_.out()));
     TestRun::Steps(run.get(), 2);
@@ -258,7 +241,7 @@ TEST_F(TrainRunTest, ADirectoryThatIsGoneIsNoticed) {
   }
 }
 
-TEST_F(TrainRunTest, AModelThatNoMemoryCanHoldIsAnError) {
+TEST_F(TrainRunTest, RefusesModelsLargerThanMemory) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer aborts on such an allocation";
 #endif

@@ -49,25 +49,7 @@ constexpr char kTextTraining[] = R"pbtxt(
   max_steps: 3 batch_size: 2 data { format: TEXT val_fraction: 0.25 }
 )pbtxt";
 
-TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
-  Train();
-  const auto model = Open(test_.out()), again = Open(test_.out());
-  EXPECT_EQ(model->step(), 8);
-  std::set<std::string> texts;
-  for (int64_t i = 0; i < 12; ++i) {
-    GenerateOptions options;
-    options.index = i;
-    const std::string text = TextOf(model.get(), options);
-    EXPECT_EQ(TextOf(model.get(), options), text);
-    EXPECT_EQ(TextOf(again.get(), options), text);
-    texts.insert(text);
-    options.seed = 2;
-    texts.insert(TextOf(model.get(), options));
-  }
-  EXPECT_GT(texts.size(), 8u);
-}
-
-TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
+TEST_F(TrainedModelTest, BatchedSamplesEqualSingleSamples) {
   Train();
   for (const api::Weights weights :
        {api::Weights::kF32, api::Weights::kBf16, api::Weights::kInt8}) {
@@ -102,33 +84,7 @@ TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
   }
 }
 
-TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
-  Train();
-  const auto model = Open(test_.out());
-  const auto f32 = model->Evaluate(test_.dir().File("data.txt"));
-  ASSERT_TRUE(f32.ok()) << f32.status();
-  for (const api::Weights weights : {api::Weights::kBf16, api::Weights::kInt8}) {
-    const auto coarse = model->Evaluate(test_.dir().File("data.txt"), weights);
-    ASSERT_TRUE(coarse.ok()) << coarse.status();
-    ASSERT_EQ(coarse->size(), f32->size());
-    for (size_t i = 0; i < f32->size(); ++i) {
-      EXPECT_NEAR((*coarse)[i].loss, (*f32)[i].loss, 0.03);
-      EXPECT_NE((*coarse)[i].loss, (*f32)[i].loss);
-      EXPECT_EQ((*coarse)[i].targets, (*f32)[i].targets);
-    }
-  }
-}
-
-TEST_F(TrainedModelTest, WeightTypesHaveNames) {
-  EXPECT_EQ(*ParseWeights("int8"), api::Weights::kInt8);
-  EXPECT_EQ(*ParseWeights("bf16"), api::Weights::kBf16);
-  EXPECT_EQ(*ParseWeights("f32"), api::Weights::kF32);
-  const absl::Status unknown = ParseWeights("int9").status();
-  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("did you mean \"int8\"?"));
-}
-
-TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
+TEST_F(TrainedModelTest, OpensACheckpointDirectory) {
   Train({{"checkpoint_interval", "4"}});
   const std::string fourth = JoinPath(test_.out(), "checkpoints/step-000004");
   EXPECT_EQ(Open(fourth)->step(), 4);
@@ -138,7 +94,7 @@ TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
   EXPECT_EQ(Open(absl::StrCat(fourth, "/"))->step(), 4);
 }
 
-TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
+TEST_F(TrainedModelTest, GenerateStreamsPromptAndText) {
   Train();
   const auto model = Open(test_.out());
   GenerateOptions options;
@@ -189,26 +145,7 @@ TEST_F(TrainedModelTest, InvalidOptionsAreErrors) {
   EXPECT_TRUE(model->Generate({}).ok()) << "and still works";
 }
 
-// A sample ends with the end token, or when the context is full.
-TEST_F(TrainedModelTest, WithoutALimitASampleEndsWithItsTokenOrTheContext) {
-  Train();
-  const auto model = Open(test_.out());
-  bool ended = false, filled = false;
-  for (int64_t i = 0; i < 60; ++i) {
-    GenerateOptions options;
-    options.index = i;
-    options.temperature = 2;
-    const auto result = model->Generate(options);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_LE(result->tokens, 10);
-    (result->ended ? ended : filled) = true;
-    EXPECT_TRUE(result->ended || result->tokens == 10);
-  }
-  EXPECT_TRUE(ended);
-  EXPECT_TRUE(filled);
-}
-
-TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
+TEST_F(TrainedModelTest, GeneratesBeyondTheContext) {
   test_.dir().Write("train.pbtxt", kTextTraining);
   Train();
   const auto model = Open(test_.out());
@@ -226,7 +163,7 @@ TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
   EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
 }
 
-TEST_F(TrainedModelTest, EvaluatingTheRunsOwnDataGivesItsValidationLoss) {
+TEST_F(TrainedModelTest, EvaluationEqualsTheRunsValidationLoss) {
   Train();
   const auto losses = Open(test_.out())->Evaluate(test_.dir().File("data.txt"));
   ASSERT_TRUE(losses.ok()) << losses.status();
@@ -259,7 +196,7 @@ TEST_F(TrainedModelTest, DataWithUnknownCharactersIsAnError) {
   EXPECT_THAT(std::string(losses.status().message()), HasSubstr("other.txt:2:1"));
 }
 
-TEST_F(TrainedModelTest, APathWithoutARunIsNotFound) {
+TEST_F(TrainedModelTest, MissingRunIsNotFound) {
   const auto error = [&](const std::string& path) {
     return TrainedModel::Open(test_.runtime(), path).status();
   };

@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-TEST(AlignedBufferTest, AnEmptyOneHoldsNothing) {
+TEST(AlignedBufferTest, EmptyBufferHasNoMemory) {
   EXPECT_EQ(AlignedBuffer().data(), nullptr);
   EXPECT_EQ(AlignedBuffer().size(), 0);
   EXPECT_EQ(AlignedBuffer(0).data(), nullptr);
@@ -30,7 +30,7 @@ TEST(AlignedBufferTest, IsAlignedAndZeroAtEverySize) {
   }
 }
 
-TEST(AlignedBufferTest, MovingHandsTheMemoryOverAndLeavesNothingBehind) {
+TEST(AlignedBufferTest, MoveTransfersTheMemory) {
   AlignedBuffer a(256);
   a.as<float>()[63] = 2.5f;
   const std::byte* memory = a.data();

@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST_F(FileTest, ReadsWhatWasWritten) {
+TEST_F(FileTest, ReadsWrittenFiles) {
   // The content is longer than one read and has every byte value.
   std::string content;
   for (int i = 0; i < 200000; ++i) content.push_back(static_cast<char>(i * 7));
@@ -39,7 +39,7 @@ TEST_F(FileTest, ReadsWhatWasWritten) {
   EXPECT_EQ(ReadFile(In("a")).value(), content);
 }
 
-TEST_F(FileTest, WritesItsPartsOneAfterAnother) {
+TEST_F(FileTest, WritesPartsInOrder) {
   const std::vector<absl::string_view> parts = {"one", "", "two\n"};
   ASSERT_TRUE(WriteFileAtomically(In("a"), parts).ok());
   EXPECT_EQ(ReadFile(In("a")).value(), "onetwo\n");
@@ -47,7 +47,7 @@ TEST_F(FileTest, WritesItsPartsOneAfterAnother) {
   EXPECT_EQ(ReadFile(In("empty")).value(), "");
 }
 
-TEST_F(FileTest, WritesPiecesAsTheyAreMade) {
+TEST_F(FileTest, WritesGeneratedPieces) {
   const auto count = [](PieceSink sink) -> absl::Status {
     for (int i = 0; i < 4; ++i) {
       const std::string piece(1, static_cast<char>('0' + i));  // freed after the call
@@ -129,7 +129,7 @@ class NotRoot {
   bool changed_ = false;
 };
 
-TEST_F(FileTest, RemovesWhatKilledProcessesLeft) {
+TEST_F(FileTest, RemovesTemporariesOfKilledProcesses) {
   for (const char* name : {"a.tmp.123", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", ".tmp.5", "e"}) {
     ASSERT_TRUE(WriteFileAtomically(In(name), "x").ok());
   }
@@ -260,7 +260,7 @@ TEST_F(FileTest, WritersOfOneFileReplaceItWhole) {
   ASSERT_TRUE(WriteFileAtomically(In(std::string(255, 'n')), "x").ok());
 }
 
-TEST_F(FileTest, OneFileUnderTwoNamesIsSeen) {
+TEST_F(FileTest, IsSameFileFollowsLinks) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "x").ok());
   ASSERT_TRUE(WriteFileAtomically(In("b"), "x").ok());
   ASSERT_EQ(symlink("a", In("soft").c_str()), 0);
@@ -273,7 +273,7 @@ TEST_F(FileTest, OneFileUnderTwoNamesIsSeen) {
   EXPECT_FALSE(IsSameFile("/dev/null", "/dev/null"));
 }
 
-TEST_F(FileTest, ALockedDirectoryStaysLockedWhateverIsDeletedInIt) {
+TEST_F(FileTest, LockSurvivesDeletedFiles) {
   ASSERT_TRUE(MakeDirectories(In("d")).ok());
   const auto lock = DirectoryLock::Acquire(In("d"));
   ASSERT_TRUE(lock.ok()) << lock.status();
@@ -301,7 +301,7 @@ TEST_F(FileTest, AnUnwritableDirectoryKeepsItsFile) {
   EXPECT_THAT(Names(), ElementsAre("a"));
 }
 
-TEST_F(FileTest, ErrorsNameTheFileThatWasAskedFor) {
+TEST_F(FileTest, ErrorsNameTheRequestedFile) {
   const absl::Status write = WriteFileAtomically(In("missing/a"), "x");
   EXPECT_EQ(write.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(write.message(), In("missing/a") + ": cannot create: No such file or directory");
@@ -320,7 +320,7 @@ TEST_F(FileTest, MakesAllDirectoriesOfAPath) {
   EXPECT_TRUE(IsDirectory(In("a/d")));
 }
 
-TEST_F(FileTest, MakesNoDirectoryWhereAFileStands) {
+TEST_F(FileTest, RefusesADirectoryOverAFile) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "x").ok());
   for (const char* path : {"a", "a/b"}) {
     const absl::Status status = MakeDirectories(In(path));

@@ -63,7 +63,7 @@ TEST(ParallelForTest, VisitsEveryIndexOnce) {
 
 // Long tasks use all allowed threads, which are more than the processors. When the call returns,
 // all results are visible in plain memory, including those of the tasks that end last.
-TEST(ParallelForTest, ReturnsWhenTheTasksOfOthersAreDone) {
+TEST(ParallelForTest, ReturnsAfterAllTasks) {
   for (const int threads : {2, 3, 9}) {
     const std::thread::id caller = std::this_thread::get_id();
     for (int round = 0; round < 20; ++round) {
@@ -77,7 +77,7 @@ TEST(ParallelForTest, ReturnsWhenTheTasksOfOthersAreDone) {
   }
 }
 
-TEST(ParallelForTest, HundredsOfThousandsOfSmallJobsFollowEachOther) {
+TEST(ParallelForTest, RunsManySmallJobs) {
   std::atomic<int64_t> sum = 0;
   int64_t expected = 0;
   for (int job = 0; job < 200000; ++job) {
@@ -90,7 +90,7 @@ TEST(ParallelForTest, HundredsOfThousandsOfSmallJobsFollowEachOther) {
 
 // Workers fall asleep between the jobs. The pauses vary so that the next job arrives at all stages
 // of that.
-TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
+TEST(ParallelForTest, WakesWorkersInAnyState) {
   for (int job = 0; job < 300; ++job) {
     Visits visits(8);
     ParallelFor(8, 4, [&](int64_t i) {
@@ -105,7 +105,7 @@ TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
 }
 
 // Tasks that run at the same time have different slots, and slots are below the number of threads.
-TEST(ParallelForTest, ASlotIsOneThreadsAtATime) {
+TEST(ParallelForTest, SlotsAreExclusive) {
   for (const int threads : {1, 2, 3, 8}) {
     for (const int64_t n : {1, 2, 5, 40}) {
       const int64_t slots = std::min<int64_t>(n, threads);
@@ -203,7 +203,7 @@ TEST(ParallelForTest, AHeldWorkerDoesNotHoldOtherCallers) {
 }
 
 // A caller whose worker is held in its first task runs all other tasks itself.
-TEST(ParallelForTest, ASlowThreadKeepsOnlyTheTaskThatItIsIn) {
+TEST(ParallelForTest, TasksOfASlowThreadAreStolen) {
   std::atomic<int> by_worker = 0, by_caller = 0;
   std::atomic<bool> held = false;
   const std::thread::id caller = std::this_thread::get_id();
@@ -222,7 +222,7 @@ TEST(ParallelForTest, ASlowThreadKeepsOnlyTheTaskThatItIsIn) {
   EXPECT_EQ(by_worker, 1);
 }
 
-TEST(ParallelForTest, AForkedChildHasWorkersOfItsOwn) {
+TEST(ParallelForTest, ForkedChildHasItsOwnWorkers) {
   const auto run = [] {
     std::atomic<bool> helped = false;
     const std::thread::id caller = std::this_thread::get_id();
@@ -247,7 +247,7 @@ TEST(ParallelForTest, AForkedChildHasWorkersOfItsOwn) {
 // ThreadSanitizer cannot follow threads of a child whose parent had several.
 #if !defined(__SANITIZE_THREAD__)
 // The process forks while other threads run jobs and start workers.
-TEST(ParallelForTest, AChildForkedWhileOthersWorkCanWork) {
+TEST(ParallelForTest, ChildForkedDuringAJobWorks) {
   std::atomic<bool> stop = false;
   std::vector<std::thread> callers;
   for (int c = 0; c < 2; ++c) {
@@ -304,7 +304,7 @@ TEST(ParallelForDeathTest, ManyThreadsOnOneProcessorDoAllTasks) {
 
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // sanitizers need memory for each thread
-TEST(ParallelForDeathTest, DoesWithoutThreadsThatTheSystemRefuses) {
+TEST(ParallelForDeathTest, WorksWithoutRefusedThreads) {
   ExpectSuccessInNewProcess([] {
     int64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -322,7 +322,7 @@ TEST(ParallelForDeathTest, AProcessEndsWhileWorkersAreAwake) {
   EXPECT_EXIT((AllOnceWithLongTasks(4), exit(7)), testing::ExitedWithCode(7), "");
 }
 
-TEST(TaskCountTest, LittleWorkIsOneTask) {
+TEST(TaskCountTest, SmallWorkIsOneTask) {
   EXPECT_EQ(TaskCount(1000, 0), 1);
   EXPECT_EQ(TaskCount(1000, kMinParallelWork - 1), 1);
   EXPECT_EQ(TaskCount(1000, kMinParallelWork), 2);

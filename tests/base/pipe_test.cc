@@ -24,13 +24,13 @@ using ::testing::StartsWith;
 
 using PipeTest = FileTest;
 
-TEST_F(PipeTest, APipeThatNobodyReadsFromIsAnError) {
+TEST_F(PipeTest, WritingWithoutAReaderFails) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   const absl::Status status = WriteFileAtomically(In("pipe"), "x");
   EXPECT_EQ(status.message(), In("pipe") + ": is a pipe that nobody reads from");
 }
 
-TEST_F(PipeTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
+TEST_F(PipeTest, ClosedReaderIsAnErrorWithoutSIGPIPE) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   const int reader = open(In("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
@@ -44,7 +44,7 @@ TEST_F(PipeTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
   EXPECT_THAT(std::string(status.message()), StartsWith(In("pipe") + ": cannot write: "));
 }
 
-TEST_F(PipeTest, ASignalOfTheHostsThatWaitsIsLeftToIt) {
+TEST_F(PipeTest, KeepsAPendingSIGPIPEOfTheHost) {
   sigset_t pipe, before, pending;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -84,14 +84,14 @@ TEST_F(PipeTest, ReadsPipesToTheirEnd) {
   close(ends[0]);
 }
 
-TEST_F(PipeTest, APipeThatNobodyWritesToIsAnErrorAfterAMoment) {
+TEST_F(PipeTest, ReadingWithoutAWriterTimesOut) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   EXPECT_EQ(ReadFile(In("pipe")).status().message(),
             In("pipe") + ": is a pipe that nobody writes to");
   EXPECT_EQ(ReadData(In("pipe")).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(PipeTest, APipeThatNobodyWritesToIsNotMapped) {
+TEST_F(PipeTest, RefusesToMapAPipeWithoutAWriter) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   EXPECT_THAT(std::string(MappedFile::Open(In("pipe")).status().message()),
               HasSubstr("is not a regular file"));

@@ -35,7 +35,7 @@ class CgroupTest : public ::testing::Test {
   std::string mount_;
 };
 
-TEST_F(CgroupTest, NoQuotaIsZero) {
+TEST_F(CgroupTest, WithoutQuotaReturnsZero) {
   EXPECT_EQ(CgroupProcessors("", mount_), 0);
   EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 0);
   Write("cpu.max", "max 100000\n");
@@ -51,7 +51,7 @@ TEST_F(CgroupTest, AQuotaIsRoundedUp) {
   EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 1);
 }
 
-TEST_F(CgroupTest, TheLeastQuotaOnTheWayUpCounts) {
+TEST_F(CgroupTest, SmallestQuotaOfAllParentsCounts) {
   Write("a/b/cpu.max", "800000 100000\n");
   Write("a/cpu.max", "300000 100000\n");
   Write("cpu.max", "max 100000\n");
@@ -60,7 +60,7 @@ TEST_F(CgroupTest, TheLeastQuotaOnTheWayUpCounts) {
   EXPECT_EQ(CgroupProcessors("0::/a/b/missing/here\n", mount_), 3);
 }
 
-TEST_F(CgroupTest, TheLeastMemoryOnTheWayUpCounts) {
+TEST_F(CgroupTest, SmallestMemoryLimitOfAllParentsCounts) {
   int64_t available = 0;
   EXPECT_EQ(CgroupMemory("0::/a/b\n", mount_, &available), -1);
   Write("a/b/memory.max", "max\n");
@@ -104,7 +104,7 @@ TEST_F(CgroupTest, ReadsVersion1) {
   EXPECT_EQ(CgroupProcessors("4:cpuset:/box\n", mount_), 0);
 }
 
-TEST_F(CgroupTest, IgnoresWhatItDoesNotUnderstand) {
+TEST_F(CgroupTest, IgnoresUnknownContents) {
   Write("cpu.max", "lots of time\n");
   EXPECT_EQ(CgroupProcessors("0::/\nnonsense\n::\n", mount_), 0);
 }

@@ -71,7 +71,7 @@ TEST(RngStreamTest, DrawsThePublishedPhiloxVectors) {
   }
 }
 
-TEST(RngStreamTest, KeepsItsValuesFromVersionToVersion) {
+TEST(RngStreamTest, ValuesAreStable) {
   // Checkpoints and published losses depend on these values, so a new value changes the format.
   const RngStream stream(1, "init layers.0.attention.q.weight");
   EXPECT_EQ(stream.Bits(0), 0xf6e4d5208a8c532bu);
@@ -81,7 +81,7 @@ TEST(RngStreamTest, KeepsItsValuesFromVersionToVersion) {
             (std::vector<int64_t>{6, 4, 2, 7, 0, 5, 1, 3}));
 }
 
-TEST(RngStreamTest, ADrawDependsOnNothingButNameAndIndex) {
+TEST(RngStreamTest, DrawsDependOnNameAndIndexOnly) {
   const RngStream a(3, "data", 5);
   const RngStream b(3, "data", 5);
   const double later = a.Normal(10);
@@ -89,7 +89,7 @@ TEST(RngStreamTest, ADrawDependsOnNothingButNameAndIndex) {
   EXPECT_EQ(b.Normal(10), later);
 }
 
-TEST(RngStreamTest, SeedPurposeStepAndIndexAllMakeOtherDraws) {
+TEST(RngStreamTest, EveryKeyPartChangesDraws) {
   std::set<uint64_t> seen;
   size_t draws = 0;
   for (const uint64_t seed : {0, 1, 2}) {
@@ -154,7 +154,7 @@ TEST(RngStreamTest, StreamsOfOtherNamesAndNeighbouringIndicesAreUncorrelated) {
   for (double sum : {ab, seeds, steps, neighbours}) EXPECT_NEAR(sum / kDraws, 0, error);
 }
 
-TEST(RngStreamTest, BelowStaysBelowAndReachesEverything) {
+TEST(RngStreamTest, BelowCoversItsRange) {
   const RngStream stream(1, "below");
   std::vector<int> counts(7);
   for (uint64_t i = 0; i < 7000; ++i) {
@@ -168,7 +168,7 @@ TEST(RngStreamTest, BelowStaysBelowAndReachesEverything) {
   EXPECT_LT(stream.Below(3, max), max);
 }
 
-TEST(PermutationTest, HoldsEveryIndexOnce) {
+TEST(PermutationTest, ContainsEveryIndexOnce) {
   for (const int64_t n : {0, 1, 2, 3, 100, 1000}) {
     std::vector<int64_t> order = Permutation(RngStream(1, "shuffle", 3), n);
     std::sort(order.begin(), order.end());

@@ -18,7 +18,7 @@ TEST(Sha256Test, HasThePublishedValues) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256Test, AFileThatIsNotThereHasNone) { EXPECT_EQ(Sha256OfFile("/no/such/file"), ""); }
+TEST(Sha256Test, MissingFileHasNone) { EXPECT_EQ(Sha256OfFile("/no/such/file"), ""); }
 
 }  // namespace
 }  // namespace plumb

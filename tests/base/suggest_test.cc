@@ -8,7 +8,7 @@ namespace {
 
 std::string Meant(const std::string& name) { return "; did you mean \"" + name + "\"?"; }
 
-TEST(DidYouMeanTest, FindsTheSlipsThatFingersMake) {
+TEST(DidYouMeanTest, FindsTypos) {
   const std::vector<std::string> names = {"layer_norm", "none", "rms_norm"};
   EXPECT_EQ(DidYouMean("rmsnorm", names), Meant("rms_norm"));    // a character is missing
   EXPECT_EQ(DidYouMean("rms_nrom", names), Meant("rms_norm"));   // two are swapped
@@ -18,7 +18,7 @@ TEST(DidYouMeanTest, FindsTheSlipsThatFingersMake) {
   EXPECT_EQ(DidYouMean("Layer Norm", names), Meant("layer_norm"));
 }
 
-TEST(DidYouMeanTest, SaysNothingWhenNothingIsNear) {
+TEST(DidYouMeanTest, SuggestsNothingIfNothingIsNear) {
   const std::vector<std::string> names = {"layer_norm", "none", "rms_norm"};
   EXPECT_EQ(DidYouMean("attention", names), "");
   EXPECT_EQ(DidYouMean("", names), "");
@@ -28,24 +28,24 @@ TEST(DidYouMeanTest, SaysNothingWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean("X", {"x"}), Meant("x"));
 }
 
-TEST(DidYouMeanTest, ANameAndItsBeginningAreNear) {
+TEST(DidYouMeanTest, FindsPrefixes) {
   EXPECT_EQ(DidYouMean("prenorm", {"post", "pre"}), Meant("pre"));
   EXPECT_EQ(DidYouMean("rms", {"layer_norm", "rms_norm"}), Meant("rms_norm"));
   EXPECT_EQ(DidYouMean("ln", {"ln_scaling"}), "");  // too short to compare
 }
 
-TEST(DidYouMeanTest, ANearNameBeatsABeginningInAnyOrder) {
+TEST(DidYouMeanTest, PrefersTyposToPrefixes) {
   EXPECT_EQ(DidYouMean("rms_nrom", {"rms", "rms_norm"}), Meant("rms_norm"));
   EXPECT_EQ(DidYouMean("rms_nrom", {"rms_norm", "rms"}), Meant("rms_norm"));
   EXPECT_EQ(DidYouMean("layers", {"layer", "layer_norm"}), Meant("layer"));
   EXPECT_EQ(DidYouMean("n_layers", {"n_layer", "n_lay"}), Meant("n_layer"));
 }
 
-TEST(DidYouMeanTest, EquallyNearNamesGoToTheFirst) {
+TEST(DidYouMeanTest, TiesGoToTheFirstName) {
   EXPECT_EQ(DidYouMean("norm_3", {"norm_1", "norm_2"}), Meant("norm_1"));
 }
 
-TEST(DidYouMeanTest, LongTextCostsNothing) {
+TEST(DidYouMeanTest, LongTextIsFast) {
   const std::string long_name(100000, 'a');
   EXPECT_EQ(DidYouMean(long_name, {"a", long_name}), "");
   EXPECT_EQ(DidYouMean("aaaa", {long_name}), "");

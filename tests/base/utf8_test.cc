@@ -14,7 +14,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(Utf8Test, EveryCodePointComesBack) {
+TEST(Utf8Test, EveryCodePointRoundTrips) {
   for (uint32_t c = 0; c <= kMaxCodePoint; ++c) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     std::string text;
@@ -27,7 +27,7 @@ TEST(Utf8Test, EveryCodePointComesBack) {
   }
 }
 
-TEST(Utf8Test, RefusesWhatRfc3629Forbids) {
+TEST(Utf8Test, RefusesSequencesThatRfc3629Forbids) {
   for (const std::string& bad : {
            std::string("\x80"),              // continuation without a lead
            std::string("\xc3"),              // truncated
@@ -45,7 +45,7 @@ TEST(Utf8Test, RefusesWhatRfc3629Forbids) {
   }
 }
 
-TEST(Utf8Test, KnowsCharactersThatAreNotComplete) {
+TEST(Utf8Test, FindsIncompleteCharacters) {
   for (const std::string character : {"é", "中", "😀"}) {
     for (size_t n = 0; n <= character.size(); ++n) {
       const size_t expected = n == character.size() ? 0 : n;
@@ -71,7 +71,7 @@ TEST(Utf8Test, ColumnsCountCharacters) {
   EXPECT_EQ(place.column, 3);
 }
 
-TEST(Utf8Test, DisplaysWhatATerminalWouldHide) {
+TEST(Utf8Test, EscapesInvisibleCharacters) {
   EXPECT_EQ(DisplayCharacter('a'), "a");
   EXPECT_EQ(DisplayCharacter('\n'), "\\n");
   EXPECT_EQ(DisplayCharacter(0x1b), "\\u{1b}");
@@ -80,7 +80,7 @@ TEST(Utf8Test, DisplaysWhatATerminalWouldHide) {
   EXPECT_EQ(QuoteName(std::string(1000, 'x')).size(), 125u);
 }
 
-TEST(Utf8Test, CutsWhatMessagesQuote) {
+TEST(Utf8Test, ShortensQuotations) {
   EXPECT_EQ(Excerpt("a\x1b"), "a\\u{1b}");
   EXPECT_EQ(Excerpt(std::string(60, 'x')), std::string(60, 'x'));
   EXPECT_EQ(Excerpt(std::string(61, 'x')), std::string(60, 'x') + "...");
@@ -98,7 +98,7 @@ TEST(Utf8Test, XmlTextHasNoMarkup) {
             "&lt;a b=&quot;c&quot;&gt;&amp;&#39;\\u{1b}&lt;/a&gt;");
 }
 
-TEST(Utf8Test, PrintableTextLeavesNothingThatATerminalObeys) {
+TEST(Utf8Test, PrintableTextEscapesControlCharacters) {
   EXPECT_EQ(PrintableText("h\u00e9llo\n\tw\u00f6rld \U0001f600"),
             "h\u00e9llo\n\tw\u00f6rld \U0001f600");
   EXPECT_EQ(PrintableText("\x1b[31m\r\a\x7f"), "\\u{1b}[31m\\r\\u{7}\\u{7f}");

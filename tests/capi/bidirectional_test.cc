@@ -32,7 +32,7 @@ class BidirectionalApiTest : public CapiTest {
   }
 };
 
-TEST_F(BidirectionalApiTest, ItSaysWhatItIsAndHasNoSessions) {
+TEST_F(BidirectionalApiTest, InfoIsBidirectionalWithoutSessions) {
   const ModelHandle model = Bert();
   auto info = MakeStruct<plumb_model_info>();
   plumb_model_get_info(model.get, &info);
@@ -52,7 +52,7 @@ TEST_F(BidirectionalApiTest, ItSaysWhatItIsAndHasNoSessions) {
             PLUMB_STATUS_FAILED_PRECONDITION);
 }
 
-TEST_F(BidirectionalApiTest, PaddingIsSeenByNoToken) {
+TEST_F(BidirectionalApiTest, PaddingIsMasked) {
   const ModelHandle model = Bert();
   const EvaluatorHandle two = Evaluate(model.get, 2), one = Evaluate(model.get, 1);
   const int32_t inputs[] = {1, 2, 3, 4, 4, 0, -1, -1}, targets[] = {1, -1, 2, -1, -1, 3, -1, -1};
@@ -111,7 +111,7 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
 
 // A recipe for masked tokens does not read the targets, so invalid or missing targets are no
 // errors.
-TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
+TEST_F(BidirectionalApiTest, RecipeMasksTargets) {
   const ModelHandle model = Bert();
   const plumb_trainer_options options =
       Recipe("max_steps: 9 batch_size: 2 masked_tokens { share: 0.4 }", 5);
@@ -135,7 +135,7 @@ TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
 }
 
 // A host may provide targets.
-TEST_F(BidirectionalApiTest, AHostMayGiveTargets) {
+TEST_F(BidirectionalApiTest, AcceptsTargetsOfTheHost) {
   const ModelHandle model = Bert();
   const plumb_trainer_options options = Recipe("max_steps: 9 batch_size: 1 learning_rate: 0.01", 4);
   TrainerHandle trainer;

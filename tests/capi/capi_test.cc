@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(CapiTest, TrainsToTheBitsOfASession) {
+TEST_F(CapiTest, TrainsBitForBitLikeASession) {
   for (const char* const dtype : {"F32", "BF16"}) {
     SCOPED_TRACE(dtype);
     const std::string recipe = absl::StrCat(kRecipe, " dtype: ", dtype);
@@ -76,7 +76,7 @@ TEST_F(CapiTest, TrainsToTheBitsOfASession) {
   }
 }
 
-TEST_F(CapiTest, DecodesToTheBitsOfASession) {
+TEST_F(CapiTest, DecodesBitForBitLikeASession) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   ParameterStore store(context->parameters, context->states);
@@ -139,7 +139,7 @@ TEST_F(CapiTest, TruncatesAndFeedsAgain) {
 }
 
 // The common prefix of sequences is computed once, unless the weights have changed since.
-TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
+TEST_F(CapiTest, PrefixReuseSeesNewWeights) {
   const ModelHandle model = CreateWithWeights();
   auto options = MakeStruct<plumb_session_options>();
   options.sequences = 2;
@@ -168,7 +168,7 @@ TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
 }
 
 // Draws one token at a time with changing options. Each draw equals the first one of a session.
-TEST_F(CapiTest, DrawsOneByOneAreThoseOfARow) {
+TEST_F(CapiTest, SingleDrawsEqualFirstDraws) {
   const ModelHandle model = CreateWithWeights();
   const std::vector<int32_t> prompt = {1, 4};
   const auto start = [&](SessionHandle* session) {
@@ -220,7 +220,7 @@ std::vector<int32_t> Generate(plumb_session* session, plumb_sample_options optio
   return tokens;
 }
 
-TEST_F(CapiTest, SessionsSeeWhatATrainerDid) {
+TEST_F(CapiTest, SessionsSeeTrainedWeights) {
   const ModelHandle model = CreateWithWeights();
   std::vector<SessionHandle> sessions(2);
   auto session_options = MakeStruct<plumb_session_options>();

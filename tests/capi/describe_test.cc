@@ -62,7 +62,7 @@ TEST_F(DescribeRuntimeTest, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(report["threads"]["because"], "as asked for");
 }
 
-TEST_F(DescribeRuntimeTest, CutsTheTextAndWantsARuntime) {
+TEST_F(DescribeRuntimeTest, TruncatesTheTextAndRequiresARuntime) {
   char text[8];
   size_t needed = 0;
   ASSERT_EQ(plumb_runtime_describe(runtime_, text, sizeof(text), &needed, nullptr), PLUMB_OK);

@@ -79,7 +79,7 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
 
 // Options of an older header are shorter. Those of a newer one are longer, and valid if the rest is
 // 0.
-TEST_F(CapiTest, OptionsOfOtherVersions) {
+TEST_F(CapiTest, AcceptsOptionsOfOtherVersions) {
   struct Newer {
     plumb_session_options options;
     int64_t added;
@@ -105,7 +105,7 @@ TEST_F(CapiTest, OptionsOfOtherVersions) {
   EXPECT_EQ(info.d_model, 0);
 }
 
-TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
+TEST_F(CapiTest, TextsAreTruncatedToTheBuffer) {
   TokenizerHandle tokenizer, again;
   EXPECT_PLUMB_OK(
       plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, "abc", 3, 1, &tokenizer.get, err));
@@ -131,7 +131,7 @@ TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
         nullptr);
 }
 
-TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
+TEST_F(CapiTest, LoadsWeightsFromMemory) {
   const ScratchDir dir;
   const ModelHandle model = CreateWithWeights(11);
   EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), err));
@@ -145,7 +145,7 @@ TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
   EXPECT_EQ(Weights(other.get), Weights(model.get));
 }
 
-TEST_F(CapiTest, SizesThatCannotBe) {
+TEST_F(CapiTest, RefusesAbsurdSizes) {
   const size_t minus_one = static_cast<size_t>(-1);
   const ModelHandle model = CreateWithWeights();
   TokenizerHandle bytes;
@@ -174,7 +174,7 @@ TEST_F(CapiTest, SizesThatCannotBe) {
   }
 }
 
-TEST_F(CapiTest, MoreThanMemoryHolds) {
+TEST_F(CapiTest, RefusesMoreThanMemory) {
   const ModelHandle model = CreateWithWeights();
   // The memory of a whole step is checked.
   for (const char* const recipe : {"gradient_accumulation_steps: 2000000000 batch_size: 4096",
@@ -205,7 +205,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
 }
 
 // A trainer that cannot be created leaves the tensors where they were.
-TEST_F(CapiTest, ATrainerThatFailsLaysNothingOut) {
+TEST_F(CapiTest, FailedTrainerKeepsTheLayout) {
   TinyModel wide;
   wide.d_model = 64;
   wide.d_ff = 256;

@@ -41,7 +41,7 @@ class HostFilesTest : public CapiTest {
   TrainerHandle trainer_;
 };
 
-TEST_F(HostFilesTest, ALimitOfFilesIsAnErrorAndNoSignal) {
+TEST_F(HostFilesTest, FileSizeLimitIsAnErrorWithoutSignal) {
   const std::string path = scratch_.Write("weights", "old");
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -58,7 +58,7 @@ TEST_F(HostFilesTest, ALimitOfFilesIsAnErrorAndNoSignal) {
   EXPECT_PLUMB_OK(plumb_model_save(model_.get, path.c_str(), err));
 }
 
-TEST_F(HostFilesTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
+TEST_F(HostFilesTest, ClosedReaderIsAnErrorWithoutSignal) {
   const int reader = open(pipe_.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   ErrorHandle error;
@@ -72,7 +72,7 @@ TEST_F(HostFilesTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
   EXPECT_THAT(plumb_error_message(error.get), HasSubstr("Broken pipe"));
 }
 
-TEST_F(HostFilesTest, PipesWithoutAnOtherEndAreErrors) {
+TEST_F(HostFilesTest, PipesWithoutOtherEndAreErrors) {
   const auto is_pipe = AllOf(StartsWith(pipe_), HasSubstr("is a pipe that nobody reads from"));
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, SaveModel(pipe_)), is_pipe);
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, SaveTrainer(pipe_)), is_pipe);

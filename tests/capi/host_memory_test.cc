@@ -139,7 +139,7 @@ TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {
 
 // Calls on handles that remain: each allocation fails once, and the same call then succeeds with
 // the same result.
-TEST(HostMemoryTest, HandlesLiveOnWhenMemoryIsBack) {
+TEST(HostMemoryTest, HandlesSurviveFailedAllocations) {
   TestAllocator allocator;
   const plumb_allocator given = allocator.Get();
   const auto live = [&](int64_t fails_at, int* failures) {

@@ -153,7 +153,7 @@ std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
   return drawn;
 }
 
-TEST(HostTest, EightThreadsOfFourSessionsDrawWhatOneDoes) {
+TEST(HostTest, ConcurrentSessionsDrawTheSame) {
   const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
   SpecHandle spec;
   ModelHandle model;
@@ -214,7 +214,7 @@ TEST(HostTest, AForkAfterUseIsAnError) {
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
 }
 
-TEST(HostTest, TheFloatingPointModeIsTheHosts) {
+TEST(HostTest, KeepsTheHostsFloatingPointMode) {
   const std::vector<float>& expected = Expected();
   const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
   fenv_t before;
@@ -272,7 +272,7 @@ TEST(HostTest, DirectoriesOfTheHostAreSearched) {
   unsetenv("PLUMB_PLACEMENT_PATH");
 }
 
-TEST(HostTest, InvalidArgumentsOfAHost) {
+TEST(HostTest, RefusesInvalidHosts) {
   plumb_executor executor = {};
   plumb_allocator allocator = {};
   auto options = MakeStruct<plumb_runtime_options>();

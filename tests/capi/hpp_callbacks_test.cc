@@ -52,7 +52,7 @@ TEST(HppCallbacksTest, ProbesSeeTensorsOfAStep) {
   EXPECT_TRUE(moved.Step(ids, ids).ok());
 }
 
-TEST(HppCallbacksTest, ExceptionsOfCallbacksLeaveTheCall) {
+TEST(HppCallbacksTest, CallbackExceptionsPropagate) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer = plumb::Trainer::Create(model, {"batch_size: 1"}).value();
   EXPECT_THROW(static_cast<void>(trainer.Run([](auto, auto, auto) { throw Thrown("batch"); })),
@@ -126,7 +126,7 @@ TEST(HppCallbacksTest, TheLogCallbackMayThrow) {
 }
 
 // They are used until the last handle is freed, in whatever order handles are freed or assigned.
-TEST(HppCallbacksTest, TheHostsMemoryAndThreadsAreUsed) {
+TEST(HppCallbacksTest, UsesHostMemoryAndThreads) {
   std::atomic<std::ptrdiff_t> bytes{0};
   std::atomic<int> tasks{0};
   bool has_memory = true;

@@ -34,7 +34,7 @@ void FillShort(std::int64_t i, std::int32_t* inputs, std::int32_t* targets, std:
   Fill(i, {inputs, n}, {targets, n});
 }
 
-TEST(HppTrainingTest, ARecipeIsCompleted) {
+TEST(HppTrainingTest, CompletesARecipe) {
   const std::string whole = plumb::RecipeText("max_steps: 7", {{"beta1", "0.5"}}).value();
   EXPECT_THAT(whole, HasSubstr("beta1: 0.5\n"));
   EXPECT_EQ(plumb::RecipeText(whole).value(), whole);
@@ -43,7 +43,7 @@ TEST(HppTrainingTest, ARecipeIsCompleted) {
   EXPECT_EQ(error.file(), "train.pbtxt");
 }
 
-TEST(HppTrainingTest, MemoryIsPlanned) {
+TEST(HppTrainingTest, PlansMemory) {
   plumb::Model model = MakeModel();
   plumb::TrainerOptions options;
   options.recipe = kTwoMicroBatches;
@@ -68,7 +68,7 @@ TEST(HppTrainingTest, MicroBatchesMayBeShort) {
   EXPECT_EQ(trainer.Steps(), 1);
 }
 
-TEST(HppTrainingTest, AStateContinuesInAnotherTrainer) {
+TEST(HppTrainingTest, StateContinuesInAnotherTrainer) {
   for (const char* const dtype : {" dtype: F32", " dtype: BF16"}) {
     plumb::Model first = MakeModel(), second = MakeModel();
     plumb::Trainer from = Train(first, dtype), to = Train(second, dtype);
@@ -96,7 +96,7 @@ TEST(HppTrainingTest, AStateContinuesInAnotherTrainer) {
   }
 }
 
-TEST(HppTrainingTest, RatesFiguresAndProfiles) {
+TEST(HppTrainingTest, ReturnsRatesFiguresAndProfiles) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer = Train(model, " learning_rate: 0.5");
   trainer.ScaleLearningRate(0.5).value();

@@ -116,7 +116,7 @@ class MappedTensorsTest : public CapiTest {
   ModelHandle memory_;
 };
 
-TEST_F(MappedTensorsTest, ComputeWhatTheSameWeightsDoInMemory) {
+TEST_F(MappedTensorsTest, EqualWeightsInMemory) {
   for (const int32_t dtype : {int32_t{PLUMB_DTYPE_F32}, int32_t{PLUMB_DTYPE_BF16}}) {
     for (const size_t skew : {0, 8, 1}) {  // 1: not aligned for numbers, so they are copied
       TensorFile file = FileOf(dtype, skew);

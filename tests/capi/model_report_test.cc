@@ -132,13 +132,6 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
       HasSubstr("speed 7"));
 }
 
-TEST_F(ReportTest, OutsideOfAnyCallThereIsNone) {
-  auto call = MakeStruct<plumb_plugin_call>();
-  EXPECT_EQ(plumb_current_plugin_call(&call), 0);
-  EXPECT_EQ(plumb_plugin_calls(&call, 1), 0);
-  EXPECT_EQ(plumb_plugin_calls(nullptr, 1), 0);
-}
-
 TEST_F(ReportTest, AModelDescribesItself) {
   const ModelHandle model = Create(TinyModel().Text());  // without weights
   const Json json = Json::parse(Text(plumb_model_describe, model.get));
@@ -170,7 +163,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
   }
 }
 
-TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
+TEST_F(ReportTest, PrintsEachCompilerStage) {
   const ModelHandle model = Create(TinyModel().Text());
   auto options = MakeStruct<plumb_explain_options>();
   for (const int32_t stage :
@@ -219,7 +212,7 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   EXPECT_THAT(fails(), HasSubstr("there is no stage 99"));
 }
 
-TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
+TEST_F(ReportTest, WorkEqualsTheModulesBelow) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   const ModelHandle model = Create(TinyModel().Text());
@@ -253,7 +246,7 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
       HasSubstr("pass 2"));
 }
 
-TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
+TEST_F(ReportTest, GradientsEqualAStep) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   ParameterStore store(context->parameters, context->states);
@@ -322,7 +315,7 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
               HasSubstr("no probe point matches \"logit\""));
 }
 
-TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
+TEST_F(ReportTest, RefusesGradientsThatWereNotRequested) {
   const ModelHandle model = CreateWithWeights();
   const EvaluatorHandle evaluator = Evaluator(model, 0);
   Loss(evaluator.get);

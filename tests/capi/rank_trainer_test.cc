@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(All, RankTrainerTest,
 
 using RanksTrainerTest = RankTrainerTest;
 
-TEST_F(RanksTrainerTest, StatesThatRankZeroWritesAreThoseOfAll) {
+TEST_F(RanksTrainerTest, RankZeroWritesStatesOfAllRanks) {
   Run(2, [&](RankOfJob* rank) {
     EXPECT_PLUMB_OK(rank->Train(absl::StrCat(kUnits, "dtype: BF16"), err));
     rank->Step();
@@ -193,7 +193,7 @@ TEST_F(RanksTrainerTest, RefusesInvalidOptions) {
   });
 }
 
-TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
+TEST_F(RanksTrainerTest, WithoutCommunicatorStatesAreLocal) {
   Run(1, [&](RankOfJob* rank) {
     plumb_trainer_options options = Recipe(kUnits);
     options.draw_weights = 1;
@@ -231,7 +231,7 @@ TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
 }
 
 // A job of such a size is refused before any message.
-TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
+TEST(RankTrainerSizeTest, RefusesAbsurdlyManyRanks) {
   for (const absl::Status& result : RunRanks(1, [&](Communicator* ranks) {
          RankOfJob rank(ranks, TinyModel().Text());
          plumb_communicator absurd = *rank.host.get();
@@ -265,7 +265,7 @@ TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
 
 // A recipe without units uses as many as the ranks need, and has the losses of one process with as
 // many.
-TEST_P(RankTrainerTest, UnitsAreChosenForTheRanks) {
+TEST_P(RankTrainerTest, ChoosesUnitsForTheRanks) {
   const std::string recipe =
       absl::StrCat("max_steps: 9 batch_size: 6 seed: 3 learning_rate: 0.01 ", GetParam());
   std::vector<double> expected, losses;

@@ -73,7 +73,7 @@ class FormulaStepTest : public CapiTest {
   ScratchDir scratch_;
 };
 
-TEST_F(FormulaStepTest, TrainersCountAndFilesKeepIt) {
+TEST_F(FormulaStepTest, TrainersCountStepsAndFilesStoreThem) {
   for (const std::string dtype : {"F32", "BF16"}) {
     const double tolerance = dtype == "BF16" ? 1e-2 : 1e-5;
     const ModelHandle model = LogitsTimes("step");
@@ -106,7 +106,7 @@ TEST_F(FormulaStepTest, TrainersCountAndFilesKeepIt) {
   }
 }
 
-TEST_F(FormulaStepTest, WeightsWithoutItAreRefused) {
+TEST_F(FormulaStepTest, RefusesWeightsWithoutStep) {
   const ModelHandle plain = LogitsTimes("1"), model = LogitsTimes("step");
   const std::string path = scratch_.File("model");
   EXPECT_PLUMB_OK(plumb_model_save(plain.get, path.c_str(), err));

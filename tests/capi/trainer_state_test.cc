@@ -85,7 +85,7 @@ class TrainerStateTest : public CapiTest {
   ScratchDir scratch_;
 };
 
-TEST_F(TrainerStateTest, ARecipeIsCompleted) {
+TEST_F(TrainerStateTest, CompletesARecipe) {
   const auto text = [](const std::string& recipe, const std::vector<const char*>& settings,
                        plumb_error** error, std::string* to) {
     size_t needed = 0;
@@ -119,7 +119,7 @@ TEST_F(TrainerStateTest, ARecipeIsCompleted) {
   EXPECT_THAT(fails("", {"max_steps", nullptr}), HasSubstr("NULL"));
 }
 
-TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
+TEST_F(TrainerStateTest, TrainerTakesThePlannedMemory) {
   const ModelHandle model = Create(WideModel());
   plumb_trainer_options options = Recipe("batch_size: 2 gradient_accumulation_steps: 3", 16);
   options.draw_weights = 1;
@@ -156,7 +156,7 @@ TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
   EXPECT_EQ(std::memcmp(&planned, &taken, sizeof(planned)), 0);
 }
 
-TEST_F(TrainerStateTest, DrawnWeightsAreThoseOfAnInitializedModel) {
+TEST_F(TrainerStateTest, DrawnWeightsEqualAnInitializedModel) {
   for (const char* const dtype : {"dtype: F32", "dtype: BF16"}) {
     const std::string recipe = absl::StrCat(kThreeSteps, dtype);
     const ModelHandle drawn = Create(WideModel()), initialized = Create(WideModel());
@@ -187,7 +187,7 @@ TEST_F(TrainerStateTest, MicroBatchesMayBeShort) {
 
 // Micro-batches have 1, 30, 0 and 7 targets, or as many in pairs. The step's loss is the mean over
 // all targets, as it is in one batch.
-TEST_F(TrainerStateTest, AStepIsTheMeanOverTheTargetsOfAllItsMicroBatches) {
+TEST_F(TrainerStateTest, StepAveragesAllTargets) {
   struct Host {
     int64_t rows;
     int calls = 0;
@@ -261,7 +261,7 @@ TEST_F(TrainerStateTest, AFailedBatchCallbackChangesNothing) {
   EXPECT_NE(Saved(trainer.get), before);
 }
 
-TEST_F(TrainerStateTest, AStateIsKeptTensorByTensor) {
+TEST_F(TrainerStateTest, CopiesStateTensorByTensor) {
   for (const char* const dtype : {"dtype: F32", "dtype: BF16"}) {
     const std::string recipe = absl::StrCat(kThreeSteps, dtype);
     const ModelHandle first = Create(WideModel()), second = Create(WideModel());
@@ -320,7 +320,7 @@ TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   }
 }
 
-TEST_F(TrainerStateTest, ANumberThatIsNotFiniteIsNamed) {
+TEST_F(TrainerStateTest, NonFiniteNumberIsNamed) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);
   EXPECT_PLUMB_OK(plumb_trainer_check(trainer.get, err));
@@ -331,7 +331,7 @@ TEST_F(TrainerStateTest, ANumberThatIsNotFiniteIsNamed) {
               HasSubstr("Adam's first moment of embedding.token.weight"));
 }
 
-TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
+TEST_F(TrainerStateTest, ScalesTheLearningRate) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer =
       Train(model.get, absl::StrCat(kThreeSteps, "learning_rate: 0.5 schedule: LINEAR"));
@@ -375,7 +375,7 @@ TEST_F(TrainerStateTest, FrozenTensorsHaveNeitherGradientsNorStates) {
   }
 }
 
-TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
+TEST_F(TrainerStateTest, StepFiguresCoverAllMicroBatches) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);
   const char* const points[] = {"logits", "grad.logits", "param.head.weight"};
@@ -417,7 +417,7 @@ TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
   EXPECT_TRUE(GetProbes(quiet.get).empty());
 }
 
-TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
+TEST_F(TrainerStateTest, ProfileHasTheTimeOfSteps) {
   const ModelHandle model = Create(WideModel()), plain = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps),
                       other = Train(plain.get, kThreeSteps);
@@ -452,7 +452,7 @@ TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
   EXPECT_EQ(row.runs, 0);
 }
 
-TEST_F(TrainerStateTest, AModelsTextStandsAlone) {
+TEST_F(TrainerStateTest, ModelTextIsSelfContained) {
   const ModelHandle model = Create(TinyModel().Text());
   const auto text = [](const plumb_model* of, auto function) {
     size_t needed = 0;

@@ -60,7 +60,7 @@ TEST_F(BenchTest, CountsTheWorkOfTheModel) {
 }
 
 // The last of the 8 layers computes only keys and values for all 12 tokens of the prompt.
-TEST_F(BenchTest, CountsOfAPromptWhatItsLastTokenNeeds) {
+TEST_F(BenchTest, PromptWorkIsThatOfItsLastToken) {
   const nlohmann::json json = Bench({"--only", "prompt", "--prompt", "12"});
   ASSERT_EQ(json["passes"].size(), 1u);
   const nlohmann::json& pass = json["passes"][0];
@@ -81,7 +81,7 @@ TEST_F(BenchTest, DecodingReadsEveryWeightButTheEmbeddings) {
   EXPECT_NEAR(bytes, 4 * (25968 - 27 * 16 - 16 * 16), 1);
 }
 
-TEST_F(BenchTest, BatchAndContextAreWhatIsAskedFor) {
+TEST_F(BenchTest, UsesTheGivenBatchAndContext) {
   const nlohmann::json json = Bench({"--only", "train", "--batch", "3", "--seq", "5"});
   EXPECT_EQ(json["passes"][0]["shape"], "3 x 5");
 }
@@ -126,36 +126,6 @@ TEST_F(BenchTest, TheTableHasALineForEveryPass) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("training 1 x 16 f32"), HasSubstr("prompt 1 x 4 f32"),
                                 HasSubstr("decode 1 x 2 f32"), HasSubstr("GB/s")));
-}
-
-TEST_F(BenchTest, RemovedRanksNameTrain) {
-  for (const char* name : {"--ranks", "--link", "--fixed-batch"}) {
-    const Finished result = RunPlumb({"bench", "pre.pbtxt", name, "4"});
-    EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(std::string(name) + ": was removed; "));
-    EXPECT_THAT(result.err, HasSubstr("mpirun plumb train"));
-  }
-}
-
-TEST_F(BenchTest, ExplainsInvalidArguments) {
-  const Finished only = RunPlumb({"bench", "pre.pbtxt", "--only", "decod"});
-  EXPECT_EQ(only.exit_code, 2);
-  EXPECT_THAT(only.err, HasSubstr("did you mean \"decode\"?"));
-  const Finished vocab = RunPlumb({"bench", "pre.pbtxt", "--set", "model.vocab_size=0"});
-  EXPECT_EQ(vocab.exit_code, 2);
-  EXPECT_THAT(vocab.err, HasSubstr("--vocab"));
-  const Finished field = RunPlumb({"bench", "pre.pbtxt", "--set", "model.n_layers=2"});
-  EXPECT_EQ(field.exit_code, 2);
-  EXPECT_THAT(field.err, HasSubstr("model.n_layers"));
-  const Finished only_decode =
-      RunPlumb({"bench", "pre.pbtxt", "--only", "decode", "--set", "train.grad_clip=0"});
-  EXPECT_EQ(only_decode.exit_code, 2);
-  EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip needs training"));
-  // An explicit vocabulary size is not increased.
-  const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
-                                   "--data", "names.txt", "--rounds", "1"});
-  EXPECT_EQ(small.exit_code, 2);
-  EXPECT_THAT(small.err, HasSubstr("sets vocab_size: 3"));
 }
 
 }  // namespace

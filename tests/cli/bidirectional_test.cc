@@ -37,7 +37,7 @@ class BidirectionalTest : public PlumbTest {
       "--set", "train.data.val_fraction=0.25",  "--set", "train.checkpoint_interval=10"};
 };
 
-TEST_F(BidirectionalTest, NeedsMaskedTokensAndTheyNeedIt) {
+TEST_F(BidirectionalTest, RequiresMaskedTokensAndViceVersa) {
   const Finished without = Train("run", 5);
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.err, HasSubstr("write masked_tokens {} into the recipe"));
@@ -49,7 +49,7 @@ TEST_F(BidirectionalTest, NeedsMaskedTokensAndTheyNeedIt) {
   EXPECT_FALSE(Exists("run"));
 }
 
-TEST_F(BidirectionalTest, TrainsResumesAndIsMeasuredOnTheSameGaps) {
+TEST_F(BidirectionalTest, TrainsResumesAndEvaluatesTheSameMasks) {
   const Finished whole = Train("whole", 20, masked_);
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   std::vector<std::string> until_10 = masked_;

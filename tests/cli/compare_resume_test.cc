@@ -55,7 +55,7 @@ class CompareResumeTest : public PlumbTest {
   }
 };
 
-TEST_F(CompareResumeTest, AStudyThatWasKilledThreeTimesEndsInTheSameBytes) {
+TEST_F(CompareResumeTest, KilledStudyEndsInTheSameBytes) {
   constexpr int kSteps = 300;
   EXPECT_EQ(SignalAfter("pre-seed1", 3, kSteps, SIGKILL).signal, SIGKILL);
   EXPECT_FALSE(Exists("study/table.csv"));
@@ -75,7 +75,7 @@ TEST_F(CompareResumeTest, CtrlCLeavesCheckpointsAndExitsWith130) {
   ExpectSameAsUnbroken(kSteps);
 }
 
-TEST_F(CompareResumeTest, ARunWithoutItsResultOrWithADamagedCheckpointIsMended) {
+TEST_F(CompareResumeTest, RepairsDamagedRuns) {
   ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
   Write("study/runs/pre-seed1/result.json", "{");
   Write("study/runs/pre-seed2/result.json", "");
@@ -83,7 +83,7 @@ TEST_F(CompareResumeTest, ARunWithoutItsResultOrWithADamagedCheckpointIsMended) 
   ExpectSameAsUnbroken(30);
 }
 
-TEST_F(CompareResumeTest, AStudyThatGrowsTrainsWhatIsMissing) {
+TEST_F(CompareResumeTest, GrownStudyTrainsMissingRuns) {
   const std::vector<std::string> recipe = {"--data",      "names.txt", "--train",
                                            "train.pbtxt", "--set",     "train.max_steps=20",
                                            "--samples",   "1"};
@@ -112,7 +112,7 @@ TEST_F(CompareResumeTest, AStudyThatGrowsTrainsWhatIsMissing) {
   }
 }
 
-TEST_F(CompareResumeTest, AnotherStudyIsNotMixedIntoTheDirectory) {
+TEST_F(CompareResumeTest, RefusesADirectoryOfAnotherStudy) {
   ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
   const std::string table = Read("study/table.csv");
   const Finished other = RunPlumb(Arguments("study", 40));

@@ -27,7 +27,7 @@ class CompareStudyTest : public PlumbTest {
   }
 };
 
-TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
+TEST_F(CompareStudyTest, WritesTablesAndAReport) {
   const Finished result =
       Compare({"pre.pbtxt", "post.pbtxt", "--set", "train.data.val_fraction=0.2"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -78,7 +78,7 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_EQ(report["paired"][0]["runs"], 3);
 }
 
-TEST_F(CompareStudyTest, ModelsAreFineTunedFromARun) {
+TEST_F(CompareStudyTest, FineTunesFromARun) {
   ASSERT_EQ(RunPlumb(TrainArguments("base", 200)).exit_code, 0);
   const Finished compared =
       Compare({"pre.pbtxt", "post.pbtxt", "--init", "base", "--seed", "7"}, "tuned");
@@ -104,7 +104,7 @@ TEST_F(CompareStudyTest, ModelsAreFineTunedFromARun) {
   EXPECT_THAT(missing.err, HasSubstr("nowhere"));
 }
 
-TEST_F(CompareStudyTest, ARunOfAStudyIsTheRunThatTrainMakes) {
+TEST_F(CompareStudyTest, StudyRunEqualsATrainRun) {
   ASSERT_EQ(Compare({"pre.pbtxt", "--seed", "7"}).exit_code, 0);
   ASSERT_EQ(RunPlumb(TrainArguments("alone", 30, {"--seed", "7"})).exit_code, 0);
   EXPECT_EQ(Losses("study/runs/pre-seed7"), Losses("alone"));
@@ -119,7 +119,7 @@ TEST_F(CompareStudyTest, ARunOfAStudyIsTheRunThatTrainMakes) {
   EXPECT_NEAR(splits["validation"]["loss"].get<double>(), loss, 1e-6);
 }
 
-TEST_F(CompareStudyTest, ThreadsChangeNothing) {
+TEST_F(CompareStudyTest, ThreadsChangeNoResult) {
   const std::vector<std::string> files = {"table.csv", "table.md", "metrics.jsonl"};
   for (const char* threads : {"1", "2", "4"}) {
     const std::string out = std::string("t") + threads;
@@ -161,7 +161,7 @@ TEST_F(CompareStudyTest, ValuesOfAFieldThatMakesAModelAreModels) {
   EXPECT_EQ(report["paired"][0]["group"], 2);
 }
 
-TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
+TEST_F(CompareStudyTest, MatchesFlopsOrParameters) {
   const auto compare = [this](const std::string& cost) {
     const Finished result =
         Compare({"pre.pbtxt", "--grid", "model.mlp.gated=false,true", "--set", "train.max_steps=40",
@@ -184,7 +184,7 @@ TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
   EXPECT_THAT(unknown.err, HasSubstr("parameters"));
 }
 
-TEST_F(CompareStudyTest, JobsShareAStoreThatTheWholeStudyCollects) {
+TEST_F(CompareStudyTest, JobsShareAStore) {
   for (const char* seed : {"1", "2"}) {
     const Finished job = Compare({"pre.pbtxt", "post.pbtxt", "--seed", seed, "--store", "store"},
                                  std::string("part") + seed);
@@ -208,14 +208,14 @@ TEST_F(CompareStudyTest, TheBaselineMayBeAValueOfTheGrid) {
   EXPECT_EQ(ReadJson("study/report.json")["title"], "post, pre");
 }
 
-TEST_F(CompareStudyTest, TheSameModelTwiceIsAWarning) {
+TEST_F(CompareStudyTest, RepeatedModelIsAWarning) {
   const Finished result = Compare(
       {"pre.pbtxt", "post.pbtxt", "pre.pbtxt", "--seeds", "1", "--samples", "0", "--dry-run"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("warning: pre (2) is the same model as pre;"));
 }
 
-TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
+TEST_F(CompareStudyTest, DivergedRunIsARow) {
   // The loss of the second step overflows in every model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -249,7 +249,7 @@ TEST_F(CompareStudyTest, SkippedBatchesAreCounted) {
   EXPECT_EQ(report["runs"][3]["skips"], 1);
 }
 
-TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
+TEST_F(CompareStudyTest, ReportHasProbesOfEveryRun) {
   const Finished result = Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10",
                                    "--probe-point", "default", "--probe-point", "attention"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -269,7 +269,7 @@ TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
   EXPECT_THAT(Read("study/runs/pre-seed1/probes.jsonl"), HasSubstr("layers.7.attention.entropy"));
 }
 
-TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {
+TEST_F(CompareStudyTest, StudyFileEqualsTheCommandLine) {
   Write("s.pbtxt",
         "model: \"pre.pbtxt\" model: \"none.pbtxt\" data: \"names.txt\" train: \"train.pbtxt\"\n"
         "set: \"train.max_steps=30\" seeds: 2 samples: 1\n");
@@ -282,28 +282,6 @@ TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {
   // The resolved study gives the same results.
   const Finished again = RunPlumb({"compare", "study/study.pbtxt", "--out", "study"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
-}
-
-// In file order the two steps of a run read only the first two names, so that a, b and the end are
-// equally frequent targets.
-TEST_F(CompareStudyTest, TheUnigramEntropyIsThatOfTheTokensOfTheLastSteps) {
-  Write("uneven.txt", "ab\nba\nccccc\nccccc\nccccc\nccccc\n");
-  const Finished result = RunPlumb({"compare", "pre.pbtxt",
-                                    "--data",  "uneven.txt",
-                                    "--train", "train.pbtxt",
-                                    "--set",   "train.max_steps=2",
-                                    "--set",   "train.data.keep_order=true",
-                                    "--set",   "train.batch_size=1",
-                                    "--set",   "train.data.val_fraction=0",
-                                    "--set",   "train.learning_rate=0",
-                                    "--seeds", "1",
-                                    "--out",   "study",
-                                    "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json group = Json::parse(result.out)["groups"][0];
-  EXPECT_NEAR(group["unigram_entropy"], std::log(3), 1e-12);
-  // Without learning the loss stays near log 27.
-  EXPECT_EQ(group["collapsed"], 1);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class CrossTokenTest : public PlumbTest {
   }
 };
 
-TEST_F(CrossTokenTest, ARefusalHasItsPlaceAndExitCode) {
+TEST_F(CrossTokenTest, RefusalHasPlaceAndExitCode) {
   Write("no.pbtxt",
         "n_layer: 1 n_head: 2 d_model: 8 context_length: 16\n"
         "norm { name: \"bn\" plugin: \"batch_norm\" }\n"
@@ -67,7 +67,7 @@ TEST_F(CrossTokenTest, TrainingWarnsOnceAndEvaluationAndSamplesFollow) {
   EXPECT_EQ(std::count(sample.out.begin(), sample.out.end(), '\n'), 2);
 }
 
-TEST_F(CrossTokenTest, DescribeCountsBuffersOnALineOfTheirOwn) {
+TEST_F(CrossTokenTest, DescribeCountsBuffersSeparately) {
   const std::vector<std::string> describe = {"describe", "bn.pbtxt", "--set",
                                              "model.vocab_size=27"};
   const Finished text = RunPlumb(describe);
@@ -97,7 +97,7 @@ TEST_F(CrossTokenTest, APluginsBuffersAndTraitsAreShown) {
   EXPECT_EQ(json["parameters"][0]["offset"], 0);
 }
 
-TEST_F(CrossTokenTest, AModelsTokensAreEvaluatedWithTheBuffersUnlessGradientsAreAsked) {
+TEST_F(CrossTokenTest, EvalReadsBuffersUnlessGradientsAreWritten) {
   ASSERT_EQ(Train("bn.pbtxt", "run").exit_code, 0);
   Write("t.json", "[[1, 2, 3, 4], [5, 6, 7, 8]]");
   const auto loss = [&](const std::vector<std::string>& more) {

@@ -41,7 +41,7 @@ class DemoTest : public PlumbTest {
   }
 };
 
-TEST_F(DemoTest, MakesAReportAndSaysWhatNext) {
+TEST_F(DemoTest, WritesAReportAndNextSteps) {
   const Finished result = RunDemo({"--seeds", "1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
@@ -60,7 +60,7 @@ TEST_F(DemoTest, MakesAReportAndSaysWhatNext) {
   EXPECT_EQ(RunPlumb({"describe", "plumb-demo/pre.pbtxt"}).exit_code, 0);
 }
 
-TEST_F(DemoTest, RunsFromAnotherDirectoryAndMakesTheWayThere) {
+TEST_F(DemoTest, CreatesTheDirectoriesOfOut) {
   fs::create_directory(Path("elsewhere"));
   const Finished result =
       PlumbProcess(Path("elsewhere"), {"demo", "--seeds", "1", "--out", Path("a b/c/")}).Wait();
@@ -70,7 +70,7 @@ TEST_F(DemoTest, RunsFromAnotherDirectoryAndMakesTheWayThere) {
   EXPECT_FALSE(Exists("elsewhere/plumb-demo"));
 }
 
-TEST_F(DemoTest, AgainTrainsNothingAndWritesTheReport) {
+TEST_F(DemoTest, SecondDemoOnlyWritesTheReport) {
   ASSERT_EQ(RunDemo({"--seeds", "1"}).exit_code, 0);
   const std::string table = Read("plumb-demo/table.md");
   fs::remove(Path("plumb-demo/report.html"));
@@ -87,7 +87,7 @@ TEST_F(DemoTest, AgainTrainsNothingAndWritesTheReport) {
   EXPECT_THAT(more.err, HasSubstr("--seeds 2: the demo in plumb-demo has 1 seed; "));
 }
 
-TEST_F(DemoTest, KeepsAModelThatWasEdited) {
+TEST_F(DemoTest, KeepsAnEditedModel) {
   ASSERT_EQ(RunDemo({"--seeds", "1"}).exit_code, 0);
   const std::string edited = Read("plumb-demo/pre.pbtxt") + "# mine\n";
   Write("plumb-demo/pre.pbtxt", edited);
@@ -97,7 +97,7 @@ TEST_F(DemoTest, KeepsAModelThatWasEdited) {
   EXPECT_EQ(Read("plumb-demo/pre.pbtxt"), edited);
 }
 
-TEST_F(DemoTest, LeavesAForeignDirectoryAlone) {
+TEST_F(DemoTest, RefusesAForeignDirectory) {
   fs::create_directory(Path("mine"));
   Write("mine/README.md", "# Mine\n");
   const auto before = Files("mine");
@@ -122,7 +122,7 @@ TEST_F(DemoTest, ReportsUnwritableDirectories) {
   EXPECT_EQ(RunDemo({"--seeds", "0"}).exit_code, 2);
 }
 
-TEST_F(DemoTest, OpensNothingWhereNobodyLooks) {
+TEST_F(DemoTest, OpensNoBrowserWithoutATerminal) {
   fs::create_directory(Path("bin"));
   Write("bin/xdg-open", "#!/bin/sh\ntouch '" + Path("opened") + "'\n");
   fs::permissions(Path("bin/xdg-open"), fs::perms::owner_all);
@@ -136,7 +136,7 @@ TEST_F(DemoTest, OpensNothingWhereNobodyLooks) {
 }
 
 // An installed plumb searches for plugins only below its prefix.
-TEST_F(DemoTest, WithoutPluginsSaysWhereTheyAreLookedFor) {
+TEST_F(DemoTest, WithoutPluginsNamesTheSearchPath) {
   fs::create_directories(Path("prefix/bin"));
   fs::create_directories(Path("prefix/share/plumb"));
   fs::copy(PLUMB_SOURCE_DIR "/plugins/placements", Path("prefix/share/plumb/placements"));

@@ -58,7 +58,7 @@ class DoctorTest : public PlumbTest {
     EXPECT_TRUE(report.is_object()) << result.out;
     return report;
   }
-  static std::vector<std::string> Whats(const json& report) {
+  static std::vector<std::string> ProblemNames(const json& report) {
     std::vector<std::string> whats;
     for (const json& problem : report["problems"]) {
       EXPECT_NE(problem["do"], "");
@@ -68,7 +68,7 @@ class DoctorTest : public PlumbTest {
   }
 };
 
-TEST_F(DoctorTest, ReportsWhatThereIs) {
+TEST_F(DoctorTest, ReportsTheMachine) {
   const json report = Report();
   EXPECT_EQ(report["onednn"]["state"], "loaded") << report["onednn"];
   EXPECT_THAT(report["onednn"]["file"].get<std::string>(), HasSubstr("libdnnl.so."));
@@ -107,7 +107,7 @@ TEST_F(DoctorTest, ReportsThePluginPath) {
   ASSERT_EQ(std::system((doctor + " --json > " + Path("json")).c_str()), 0);
   ASSERT_EQ(std::system((doctor + " > " + Path("text")).c_str()), 0);
   const json report = ReadJson("json");
-  const std::vector<std::string> whats = Whats(report);
+  const std::vector<std::string> whats = ProblemNames(report);
   EXPECT_THAT(whats, Contains(HasSubstr("\"relative/one\" is not an absolute path")));
   EXPECT_THAT(whats, Contains(AllOf(HasSubstr("/nowhere"), HasSubstr("No such file"))));
   EXPECT_THAT(whats, Contains(AllOf(HasSubstr("the norm \"rms_norm\""), HasSubstr("chmod go-w"),
@@ -144,7 +144,7 @@ TEST_F(DoctorTest, ReportsThatOneDnnIsMissing) {
   const Set path("LD_LIBRARY_PATH", Path("lib"));
   const json report = Report();
   EXPECT_EQ(report["onednn"]["state"], "refused");
-  EXPECT_THAT(Whats(report),
+  EXPECT_THAT(ProblemNames(report),
               Contains(AllOf(HasSubstr("oneDNN cannot be used"), HasSubstr(wanted))));
   EXPECT_EQ(report["processor"]["gemm"]["f32"], "plumb's own engine");
   // All commands work without oneDNN.
@@ -174,9 +174,9 @@ TEST_F(DoctorTest, ReportsThreads) {
   const json more = Report(0, {"--threads", "3"});
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
   EXPECT_EQ(bound["threads"]["available"], 1);
-  EXPECT_THAT(Whats(more), Contains("plumb uses 3 threads on 1 processor"));
+  EXPECT_THAT(ProblemNames(more), Contains("plumb uses 3 threads on 1 processor"));
   const Set threads("OMP_NUM_THREADS", "1");
-  EXPECT_THAT(Whats(Report()), Contains(HasSubstr("set by OMP_NUM_THREADS")));
+  EXPECT_THAT(ProblemNames(Report()), Contains(HasSubstr("set by OMP_NUM_THREADS")));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of it
@@ -185,7 +185,8 @@ TEST_F(DoctorTest, ReportsAMemoryLimit) {
   const json report = Report(0, {}, {RLIMIT_AS, 300 * kMiB});
   EXPECT_EQ(report["memory"]["limit"], 300 * kMiB);
   EXPECT_EQ(report["memory"]["limited_by"], "ulimit -v");
-  EXPECT_THAT(Whats(report), Contains(AllOf(HasSubstr("little memory"), HasSubstr("ulimit -v"))));
+  EXPECT_THAT(ProblemNames(report),
+              Contains(AllOf(HasSubstr("little memory"), HasSubstr("ulimit -v"))));
 }
 #endif
 
@@ -200,7 +201,7 @@ TEST_F(DoctorTest, WithoutProcAndSys) {
   const json report = ReadJson("out");
   EXPECT_EQ(report["processor"]["name"], nullptr);
   EXPECT_GT(report["memory"]["limit"], 0);
-  EXPECT_THAT(Whats(report), Not(Contains(HasSubstr("little memory"))));
+  EXPECT_THAT(ProblemNames(report), Not(Contains(HasSubstr("little memory"))));
 }
 
 }  // namespace

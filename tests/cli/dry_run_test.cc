@@ -40,7 +40,7 @@ class DryRunTest : public PlumbTest {
   }
 };
 
-TEST_F(DryRunTest, TrainSaysWhatARunTakes) {
+TEST_F(DryRunTest, TrainPrintsTheBudget) {
   const Finished text = RunPlumb(TrainArguments("run", 40, {"--dry-run"}));
   EXPECT_EQ(text.exit_code, 0) << text.err;
   for (const char* part : {"parameters", "memory of a training step", "peak", "available", "step ",
@@ -60,7 +60,7 @@ TEST_F(DryRunTest, TrainSaysWhatARunTakes) {
   EXPECT_FALSE(Exists("run"));
 }
 
-TEST_F(DryRunTest, TrainChecksAsTheRunWould) {
+TEST_F(DryRunTest, TrainFailsLikeTheRun) {
   ASSERT_EQ(RunPlumb(TrainArguments("run", 2)).exit_code, 0);
   const Finished again = RunPlumb(TrainArguments("run", 2, {"--dry-run"}));
   EXPECT_EQ(again.exit_code, 2);
@@ -70,7 +70,7 @@ TEST_F(DryRunTest, TrainChecksAsTheRunWould) {
   EXPECT_THAT(resumed.err, HasSubstr("--resume"));
 }
 
-TEST_F(DryRunTest, CompareSaysWhatAStudyTakes) {
+TEST_F(DryRunTest, ComparePrintsTheBudget) {
   const Finished text = RunPlumb(CompareArguments({"--dry-run"}));
   EXPECT_EQ(text.exit_code, 0) << text.err;
   for (const char* part : {"pre, n_layer=1", "post, n_layer=2", "12 runs; 2 at a time", "time",
@@ -92,7 +92,7 @@ TEST_F(DryRunTest, CompareSaysWhatAStudyTakes) {
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of the address space
 // The activations take gigabytes and the address space is one, so neither command starts.
-TEST_F(DryRunTest, CompareTimesOnlyTheRunsThatAreTrained) {
+TEST_F(DryRunTest, CompareTimesOnlyTrainedRuns) {
   const Finished result =
       RunPlumb(CompareArguments({"--choosing-seeds", "1", "--dry-run", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -40,7 +40,7 @@ class EvalTest : public PlumbTest {
   }
 };
 
-TEST_F(EvalTest, LossOfARunOnItsDataIsWhatItLearnt) {
+TEST_F(EvalTest, EvaluatesARunOnItsData) {
   const Finished trained =
       RunPlumb(TrainArguments("run", 200, {"--set", "train.data.val_fraction=0.25"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
@@ -57,7 +57,7 @@ TEST_F(EvalTest, LossOfARunOnItsDataIsWhatItLearnt) {
   EXPECT_LT(result["splits"]["training"]["loss"].get<double>(), std::log(27.0));
 }
 
-TEST_F(EvalTest, ReportsTheCostOfCoarserWeights) {
+TEST_F(EvalTest, ReportsTheLossOfQuantizedWeights) {
   const Finished trained = RunPlumb(TrainArguments("run", 50));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   for (const std::string weights : {"bf16", "int8"}) {
@@ -83,7 +83,7 @@ TEST_F(EvalTest, ReportsTheCostOfCoarserWeights) {
   EXPECT_THAT(wrong.err, HasSubstr("there are f32, bf16 and int8"));
 }
 
-TEST_F(EvalTest, TextIsReadInWindowsThatOverlapOnRequest) {
+TEST_F(EvalTest, StrideOverlapsWindows) {
   std::string words;
   for (int i = 0; i < 300; ++i) words += "abc abd ";
   Write("text.txt", words);
@@ -136,7 +136,7 @@ TEST_F(EvalTest, AgreesWithTheReference) {
   }
 }
 
-TEST_F(EvalTest, PrintsTheLossWhenNothingIsToBeWritten) {
+TEST_F(EvalTest, PrintsTheLossWithoutOutputs) {
   const Finished text = EvalTokens(Golden("tokens.json"));
   EXPECT_EQ(text.out, "loss 2.9954\n");
   const Finished json = EvalTokens(Golden("tokens.json"), {"--json"});
@@ -146,7 +146,7 @@ TEST_F(EvalTest, PrintsTheLossWhenNothingIsToBeWritten) {
 }
 
 // A run gives the same outputs as its model and its weights in a file.
-TEST_F(EvalTest, ARunIsEvaluatedOnTokensAsItsModelAndWeightsAre) {
+TEST_F(EvalTest, RunEqualsItsModelAndWeights) {
   const Finished trained = RunPlumb(TrainArguments("run", 5));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   Write("t.json", R"({"targets": [[2, null, -100, 4]], "sequences": [[1, 2, 3, 4]]})");
@@ -243,7 +243,7 @@ TEST_F(EvalTest, HostileTokensAreRefused) {
   }
 }
 
-TEST_F(EvalTest, APipeToWhichNobodyWritesIsNotWaitedFor) {
+TEST_F(EvalTest, PipeWithoutWriterFails) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   const Finished result = EvalTokens("pipe");
   EXPECT_EQ(result.exit_code, 2);
@@ -261,7 +261,7 @@ TEST_F(EvalTest, HostileWeightsAreRefused) {
   }
 }
 
-TEST_F(EvalTest, AnOutputIsNeitherAnInputNorAnotherOutput) {
+TEST_F(EvalTest, OutputsMustBeDistinctFiles) {
   CopyGolden();
   const std::string weights = Read("weights.safetensors");
   ASSERT_EQ(symlink("weights.safetensors", (directory() + "/link").c_str()), 0);

@@ -63,14 +63,14 @@ TEST_F(InterruptTest, SigtermDoesTheSame) {
   ExpectResumesAsIfUnbroken("run", 5);
 }
 
-TEST_F(InterruptTest, ATerminalThatGoesAwayDoesTheSame) {
+TEST_F(InterruptTest, SighupDoesTheSame) {
   const Finished result = TrainAndSignal("run", 5, SIGHUP);
   EXPECT_EQ(result.exit_code, 130) << result.err;
   ExpectResumesAsIfUnbroken("run", 5);
 }
 
 // Under nohup SIGHUP is ignored.
-TEST_F(InterruptTest, AnIgnoredHangUpStaysIgnored) {
+TEST_F(InterruptTest, IgnoredSighupStaysIgnored) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   PlumbProcess process(directory(), TrainArguments("run", kEndless));
   std::signal(SIGHUP, before);
@@ -81,7 +81,7 @@ TEST_F(InterruptTest, AnIgnoredHangUpStaysIgnored) {
   EXPECT_EQ(process.Wait().exit_code, 130);
 }
 
-TEST_F(InterruptTest, ADirectoryThatIsDeletedEndsTheRun) {
+TEST_F(InterruptTest, DeletedDirectoryEndsTheRun) {
   PlumbProcess process(directory(), TrainArguments("run", kEndless));
   WaitForSteps("run", 5, &process);
   std::filesystem::remove_all(directory() + "/run");
@@ -126,7 +126,7 @@ TEST_F(InterruptTest, ARunKilledBeforeItsFirstCheckpointStartsAgain) {
 }
 
 // A job script repeats this command until the run is done.
-TEST_F(InterruptTest, ResumeBeginsARunThatIsNotThere) {
+TEST_F(InterruptTest, ResumeBeginsAMissingRun) {
   const std::vector<std::string> command =
       TrainArguments("run", kEndless, {"--resume", "--stop-at", "5"});
   const Finished begun = RunPlumb(command);
@@ -211,7 +211,7 @@ bool HasTerminals() {
   return true;
 }
 
-TEST_F(InterruptTest, ProgressOnATerminalIsOneLineThatIsRewritten) {
+TEST_F(InterruptTest, TerminalProgressIsOneLine) {
   if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
   const std::string shown = RunOnTerminal(directory(), TrainArguments("run", 60));
   EXPECT_THAT(shown, AllOf(HasSubstr("\rstep 1/60 "), HasSubstr("ETA "), HasSubstr("\rstep 60/60 "),
@@ -224,7 +224,7 @@ TEST_F(InterruptTest, ErrorsOnATerminalAreRed) {
               HasSubstr("\x1b[1;31merror:\x1b[0m nowhere.pbtxt"));
 }
 
-TEST_F(InterruptTest, ASingleSampleOnATerminalIsTheSameText) {
+TEST_F(InterruptTest, TerminalSampleEqualsTheFile) {
   if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
   ASSERT_EQ(RunPlumb(TrainArguments("run", 30)).exit_code, 0);
   const std::vector<std::string> arguments = {"sample", "run", "--num", "1", "--prompt", "ad"};

@@ -77,7 +77,7 @@ class HangTest : public PluginFaultTest {
   }
 };
 
-TEST_F(HangTest, ASecondCtrlCKillsAndSaysWhichPluginWasWaitedFor) {
+TEST_F(HangTest, SecondCtrlCNamesTheHangingPlugin) {
   Ask("forward:hang");
   PlumbProcess process(directory(), Train("1"));
   WaitUntilItHangs(&process);
@@ -93,7 +93,7 @@ TEST_F(HangTest, ASecondCtrlCKillsAndSaysWhichPluginWasWaitedFor) {
                     HasSubstr("plumb plugin check ")));
 }
 
-TEST_F(HangTest, APluginThatDoesNotReturnIsWaitedForNoLongerThanTheGraceTime) {
+TEST_F(HangTest, HangingPluginEndsAfterTheGraceTime) {
   Ask("backward:hang");
   PlumbProcess process(directory(), Train("1"));
   WaitUntilItHangs(&process);

@@ -43,7 +43,7 @@ class PluginTest : public PlumbTest {
   }
 };
 
-TEST_F(PluginTest, EveryShippedNormsExampleTrains) {
+TEST_F(PluginTest, ShippedNormExamplesTrain) {
   const auto list =
       nlohmann::json::parse(RunPlumb({"plugin", "list", "--json"}).out, nullptr, false);
   ASSERT_TRUE(list.is_object());
@@ -61,7 +61,7 @@ TEST_F(PluginTest, EveryShippedNormsExampleTrains) {
   EXPECT_GE(tried, 4u);
 }
 
-TEST_F(PluginTest, TheExampleOfANormOfTwoInputsTrains) {
+TEST_F(PluginTest, TwoInputNormExampleTrains) {
   const std::string file = Plugin("sum_norm");
   const Finished described =
       RunPlumb({"plugin", "describe", "org.example.sum_norm", "--plugin", file});
@@ -98,7 +98,7 @@ TEST_F(PluginTest, BenchComparesWithAnotherNormAndMemcpy) {
   }
 }
 
-TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
+TEST_F(PluginTest, BenchMeasuresOfferedFunctionsOnly) {
   // A plain double loop over two inputs is many times slower than the shipped identity.
   const Finished json =
       RunPlumb({"plugin", "bench", "org.example.sum_norm", "--plugin", Plugin("sum_norm"),
@@ -115,19 +115,10 @@ TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
   EXPECT_THAT(f32_only.out, AllOf(HasSubstr("forward   f32"), Not(HasSubstr("bf16"))));
 }
 
-TEST_F(PluginTest, BenchNamesWhatItCannotMeasure) {
-  const Finished unknown = RunPlumb({"plugin", "bench", "layer_nrom"});
-  EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"layer_norm\""));
-  const Finished missing = RunPlumb({"plugin", "bench", "./not_there.so"});
-  EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_THAT(missing.err, HasSubstr("error: ./not_there.so: "));
+TEST_F(PluginTest, BenchRefusesCrossRowNorms) {
   const Finished cross_row = RunPlumb({"plugin", "bench", "batch_norm"});
   EXPECT_EQ(cross_row.exit_code, 2);
   EXPECT_THAT(cross_row.err, HasSubstr("takes statistics over tokens is not timed"));
-  const Finished text = RunPlumb({"plugin", "bench", "rms_norm", "--against", "./names.txt"});
-  EXPECT_EQ(text.exit_code, 2);
-  EXPECT_THAT(text.err, HasSubstr("error: ./names.txt: "));
 }
 
 constexpr char kId[] = "org.example.deviation_rows";
@@ -158,14 +149,14 @@ class RunPluginTest : public PluginTest {
   }
 };
 
-TEST_F(RunPluginTest, ARunRecordsTheFileOfItsNorm) {
+TEST_F(RunPluginTest, RunRecordsThePluginFile) {
   EXPECT_EQ(Recorded("path"), Real("mine.so"));
   EXPECT_EQ(Recorded("hash").size(), 64u);
   ASSERT_EQ(RunPlumb(TrainArguments("shipped", 1)).exit_code, 0);
   EXPECT_FALSE(ReadJson("shipped/run.json").contains("plugin_files"));
 }
 
-TEST_F(RunPluginTest, ACommandOnTheRunNamesTheFileAndTheOption) {
+TEST_F(RunPluginTest, MissingPluginNamesFileAndOption) {
   const std::vector<std::vector<std::string>> commands = {
       {"sample", "run", "--num", "1"},
       {"eval", "run", "--data", "names.txt"},

@@ -56,7 +56,7 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
 
 // The checkpoint holds all states that a recipe may have. The average of the weights is a model of
 // its own.
-TEST_F(TrainTest, ARecipeOfEverythingResumesExactlyAndItsAverageIsEvaluatedByChoice) {
+TEST_F(TrainTest, AllRecipeFieldsResumeExactly) {
   Write("all.pbtxt",
         "batch_size: 2 learning_rate: 0.01 schedule: WSD cooldown_steps: 20 optimizer: MUON\n"
         "muon { learning_rate: '2 * lr' } ema_decay: 0.9 label_smoothing: 0.1 z_loss: 1e-3\n"
@@ -168,7 +168,7 @@ TEST_F(TrainTest, SummaryIsTextOrJson) {
   EXPECT_THAT(json.err, AllOf(HasSubstr("step 20  val loss "), HasSubstr("step 60  val loss ")));
 }
 
-TEST_F(TrainTest, ProgressOffATerminalIsPlainLines) {
+TEST_F(TrainTest, ProgressInAFileIsPlainLines) {
   const Finished result = RunPlumb(TrainArguments("run", 60));
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("step 1/60 "), HasSubstr("step 60/60 "),
@@ -178,7 +178,7 @@ TEST_F(TrainTest, ProgressOffATerminalIsPlainLines) {
   EXPECT_THAT(quiet.out, HasSubstr("loss"));
 }
 
-TEST_F(TrainTest, WritesToRunsAndTheModelsNameByDefault) {
+TEST_F(TrainTest, DefaultOutIsRunsAndTheModelName) {
   Write("named.pbtxt", "name: \"../my model\"\n" + Read("pre.pbtxt"));
   for (const char* model : {"pre.pbtxt", "named.pbtxt"}) {
     const Finished result = RunPlumb({"train", model, "--train", "train.pbtxt", "--data",
@@ -198,7 +198,7 @@ TEST_F(TrainTest, ModelSettingsChangeTheModel) {
   EXPECT_LT(summary["parameters"].get<int>(), 25968);
 }
 
-TEST_F(TrainTest, DivergenceExitsWith4AndNamesATensor) {
+TEST_F(TrainTest, DivergenceExitsWith4) {
   const Finished result =
       RunPlumb(TrainArguments("run", 60, {"--set", "train.learning_rate=1e30", "--json"}));
   EXPECT_EQ(result.exit_code, 4);
@@ -222,7 +222,7 @@ TEST_F(TrainTest, ReportsAndCountsSkippedBatches) {
   EXPECT_EQ(summary["skips"], 2);
 }
 
-TEST_F(TrainTest, LongDocumentsAreAnnounced) {
+TEST_F(TrainTest, WarnsOfLongDocuments) {
   Write("long.txt", "abcdefghijklmnopqrstuvwxyz\nab\n");
   const Finished result = RunPlumb({"train", "pre.pbtxt", "--train", "train.pbtxt", "--data",
                                     "long.txt", "--set", "train.max_steps=2", "--out", "run"});

@@ -113,7 +113,7 @@ TEST_F(DifferentiateTest, SumsTheGradientsOfAParameterThatIsUsedTwice) {
   }));
 }
 
-TEST_F(DifferentiateTest, HandsTheSameGradientToEveryTermOfASum) {
+TEST_F(DifferentiateTest, TermsOfASumShareTheGradient) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId v = b.Parameter("v", F32({4}));
     const ValueId w = b.Parameter("w", F32({4}));
@@ -124,7 +124,7 @@ TEST_F(DifferentiateTest, HandsTheSameGradientToEveryTermOfASum) {
   ExpectRightGradients(graph);
 }
 
-TEST_F(DifferentiateTest, GivesZerosToAParameterThatTheLossDoesNotReach) {
+TEST_F(DifferentiateTest, UnreachedParameterHasZeroGradient) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({4}));
     const ValueId unused = b.Parameter("unused", F32({2, 3}));
@@ -153,7 +153,7 @@ TEST_F(DifferentiateTest, FrozenParametersHaveNoGradient) {
   EXPECT_EQ(reversals, 1) << "of the forward pass only";
 }
 
-TEST_F(DifferentiateTest, GivesZerosWhenTheLossDependsOnNoParameter) {
+TEST_F(DifferentiateTest, ConstantLossHasZeroGradients) {
   const Graph graph = Build([](GraphBuilder& b) {
     b.Parameter("w", F32({4}));
     b.Output("loss", b.Apply("sum", {b.Input("x", F32({4}))}));
@@ -175,7 +175,7 @@ TEST_F(DifferentiateTest, AVjpReceivesMissingGradients) {
   }));
 }
 
-TEST_F(DifferentiateTest, MakesNoGradientsThatNoParameterWants) {
+TEST_F(DifferentiateTest, ComputesOnlyGradientsOfParameters) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({4}));
     const ValueId x = b.Input("x", F32({4}));
@@ -187,7 +187,7 @@ TEST_F(DifferentiateTest, MakesNoGradientsThatNoParameterWants) {
   EXPECT_EQ(CountNodes(*got, "mul"), 3);  // two forward, and only grad.w backward
 }
 
-TEST_F(DifferentiateTest, RightForRandomGraphs) {
+TEST_F(DifferentiateTest, RandomGraphsMatchDifferences) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomGraphOptions options;
@@ -221,7 +221,7 @@ TEST_F(DifferentiateTest, AcceptsOpsWithoutGradientOffThePath) {
   ExpectRightGradients(graph);
 }
 
-TEST_F(DifferentiateTest, RejectsALossThatIsNotThereOrNoScalar) {
+TEST_F(DifferentiateTest, RejectsAMissingOrNonScalarLoss) {
   const Graph graph = Build(
       [](GraphBuilder& b) { b.Output("y", b.Apply("reverse", {b.Parameter("w", F32({4}))})); });
   EXPECT_EQ(ErrorOf(graph), "the graph has no output \"loss\"");

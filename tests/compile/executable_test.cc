@@ -17,12 +17,12 @@
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/graph/builder.h"
-#include "tests/compile/count_allocations.h"
 #include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
+#include "tests/session/count_mallocs.h"
 
 namespace plumb {
 namespace {
@@ -80,7 +80,7 @@ TEST_F(ExecutableTest, EqualsTheReferenceOnRandomGraphs) {
 }
 
 // An observer sees the value right after its node: most of its memory is reused later.
-TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
+TEST_F(ExecutableTest, ObserversSeeEveryValue) {
   for (uint64_t seed = 0; seed < 30 && !HasFailure(); ++seed) {
     RandomGraphOptions options;
     options.nodes = 10 + static_cast<int>(seed % 20);
@@ -150,7 +150,7 @@ TEST_F(ExecutableTest, FlushesDenormalsInNodesAndNotInObservers) {
   EXPECT_EQ(observed, 1);
 }
 
-TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
+TEST_F(ExecutableTest, RunsRepeatedlyOnItsStates) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId x = b.Input("x", F32({4}));
     const ValueId s = b.Apply("accumulate", {b.State("s", F32({4})), x}, {}, "s.new");
@@ -171,7 +171,7 @@ TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
               HasSubstr("\"s.out\" is stored in state s; bind that"));
 }
 
-TEST_F(ExecutableTest, TimesItsNodesWithoutChangingWhatTheyGive) {
+TEST_F(ExecutableTest, TimingChangesNoResult) {
   const Graph graph = RandomGraph(ops_, 3);
   const ReferenceTensors feeds = RandomFeeds(graph, 3);
   std::unique_ptr<Executable> executable = Compile(graph);
@@ -189,10 +189,10 @@ TEST_F(ExecutableTest, AllocatesNothingWhileItRuns) {
     const Graph graph = RandomGraph(ops_, seed);
     std::unique_ptr<Executable> executable = Compile(graph);
     const BoundMemory memory(executable.get(), RandomFeeds(graph, seed));
-    const int64_t before = AllocationCount();
+    const int64_t before = MallocCount();
     ASSERT_GT(before, 0);  // the counter counts
     const bool ok = executable->Run(1).ok() && executable->Run(2).ok();
-    EXPECT_EQ(AllocationCount(), before);
+    EXPECT_EQ(MallocCount(), before);
     EXPECT_TRUE(ok);
   }
 }
@@ -217,7 +217,7 @@ TEST_F(ExecutableTest, KeepsScratchApartFromTheArena) {
   EXPECT_GT(executable->plan().arena_bytes, 0);
 }
 
-TEST_F(ExecutableTest, CopiesOutputsThatHaveNoPlaceOfTheirOwn) {
+TEST_F(ExecutableTest, CopiesOutputsWithoutOwnMemory) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({4}));
     const ValueId y = b.Apply("reverse", {w});
@@ -234,7 +234,7 @@ TEST_F(ExecutableTest, CopiesOutputsThatHaveNoPlaceOfTheirOwn) {
   EXPECT_NE(memory.f32("second"), memory.f32("first"));
 }
 
-TEST_F(ExecutableTest, SaysWhatIsNotBound) {
+TEST_F(ExecutableTest, NamesUnboundMemory) {
   std::unique_ptr<Executable> executable = Compile(PickGraph());
   EXPECT_EQ(executable->Run(1).message(), "not bound to memory: i, picked, sum, w");
   const AlignedBuffer memory(64);

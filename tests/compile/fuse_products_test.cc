@@ -84,7 +84,7 @@ class FuseProductsTest : public GraphTest {
   }
 };
 
-TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {
+TEST_F(FuseProductsTest, FusesActivations) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), w = Weight(b, "w");
@@ -95,7 +95,7 @@ TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {
             "matmul_act(x w bias) -> y\n");
 }
 
-TEST_F(FuseProductsTest, GradientsKeepTheDerivative) {
+TEST_F(FuseProductsTest, KeepsTheDerivativeForGradients) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
@@ -106,7 +106,7 @@ TEST_F(FuseProductsTest, GradientsKeepTheDerivative) {
             "mul(dy y.derivative) -> dpre\n");
 }
 
-TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
+TEST_F(FuseProductsTest, FusesActivationGradientsInPlace) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), w = Weight(b, "w");
@@ -121,7 +121,7 @@ TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
             "matmul_act_grad(x w y.derivative) -> dpre\n");
 }
 
-TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
+TEST_F(FuseProductsTest, DoesNotFuseSharedGradients) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), w = Weight(b, "w");
@@ -137,7 +137,7 @@ TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
             "mul(dy y.derivative) -> dpre\n");
 }
 
-TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
+TEST_F(FuseProductsTest, DoesNotFuseActivationsOfSharedValues) {
   const auto nodes = [this](const std::function<void(GraphBuilder&, ValueId)>& more) {
     return NodesAfter("fuse-activations", [&](GraphBuilder& b) {
       const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
@@ -160,7 +160,7 @@ TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
             apart + "act_grad(pre pre) -> z\n");
 }
 
-TEST_F(FuseProductsTest, AResidualSumGoesIntoTheProduct) {
+TEST_F(FuseProductsTest, FusesResidualSums) {
   EXPECT_EQ(NodesAfter("sum-products",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), w = Weight(b, "w");
@@ -170,7 +170,7 @@ TEST_F(FuseProductsTest, AResidualSumGoesIntoTheProduct) {
             "matmul_add(x w bias x) -> y\n");
 }
 
-TEST_F(FuseProductsTest, ProductsOfOneFormBecomeOneSum) {
+TEST_F(FuseProductsTest, SumsProductsOfOneForm) {
   const auto sum = [](GraphBuilder& b, bool addend) {
     const ValueId x = X(b), y = X(b, "y"), v = Weight(b, "v"), w = Weight(b, "w");
     std::vector<ValueId> terms = {Product(b, x, v, "xv"), Product(b, y, w, "yw")};
@@ -208,7 +208,7 @@ TEST_F(FuseProductsTest, ProductsOfOtherFormsAreAddedOneAfterTheOther) {
             "matmul_add(y x _ f) -> sum\n");
 }
 
-TEST_F(FuseProductsTest, SumsThatAreNotPlainStay) {
+TEST_F(FuseProductsTest, KeepsScaledSums) {
   const auto count_after = [this](const std::function<void(GraphBuilder&, ValueId, ValueId)>& sum) {
     const std::string text = NodesAfter("sum-products", [&](GraphBuilder& b) {
       const ValueId x = X(b);
@@ -235,7 +235,7 @@ TEST_F(FuseProductsTest, SumsThatAreNotPlainStay) {
             2);
 }
 
-TEST_F(FuseProductsTest, LayersOfOneInputReadItOnce) {
+TEST_F(FuseProductsTest, SharesTheInputOfLayers) {
   EXPECT_EQ(NodesAfter("share-operands",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), other = X(b, "other");
@@ -250,7 +250,7 @@ TEST_F(FuseProductsTest, LayersOfOneInputReadItOnce) {
             "matmul(other wo) -> o\n");
 }
 
-TEST_F(FuseProductsTest, Int8LayersOfOneInputReadItOnce) {
+TEST_F(FuseProductsTest, SharesTheInputOfInt8Layers) {
   EXPECT_EQ(NodesAfter("share-operands",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), bias = b.Parameter("bias", F32({kDim}));
@@ -271,7 +271,7 @@ TEST_F(FuseProductsTest, Int8LayersOfOneInputReadItOnce) {
             "matmul(x wf) -> f\n");
 }
 
-TEST_F(FuseProductsTest, LayersAreNotMovedOverOtherHeavyWorkNorBeforeTheirOperands) {
+TEST_F(FuseProductsTest, KeepsTheOrderOfHeavyOps) {
   EXPECT_EQ(NodesAfter("share-operands",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), other = X(b, "other");
@@ -294,7 +294,7 @@ TEST_F(FuseProductsTest, LayersAreNotMovedOverOtherHeavyWorkNorBeforeTheirOperan
             "matmul(x wk bias) -> k\n");
 }
 
-TEST_F(FuseProductsTest, AnEmbeddingsGradientIsAddedToWhatItIsSummedWith) {
+TEST_F(FuseProductsTest, AccumulatesEmbeddingGradients) {
   const auto nodes = [this](int others, bool read_elsewhere) {
     return NodesAfter("accumulate-embeddings", [&](GraphBuilder& b) {
       const ValueId ids = b.Input("ids", I32({kRows})), dy = X(b, "dy");
@@ -352,7 +352,7 @@ TEST_F(FuseProductsTest, RecomputesValuesOfTheBackwardPass) {
             "act_grad(again.layers.0.p grad.a) -> grad.p\n");
 }
 
-TEST_F(FuseProductsTest, AProductKeepsNoMoreWhatNothingReads) {
+TEST_F(FuseProductsTest, DropsUnreadDerivatives) {
   EXPECT_EQ(NodesAfter("dead-values",
                        [](GraphBuilder& b) {
                          const std::vector<ValueId> y = b.ApplyAll(
@@ -385,7 +385,7 @@ TEST_F(FuseProductsTest, CostsAreCountedInMultiplyAddsAndBytes) {
   EXPECT_EQ(costs[1].seconds, 0);
 }
 
-TEST_F(FuseProductsTest, FewerQueriesThanKeysSeeTheLastTokensPairs) {
+TEST_F(FuseProductsTest, CostsOfFewerQueriesThanKeys) {
   GraphBuilder b(&ops_);
   const ValueId q = b.Input("q", F32({2, 2, 12})), kv = b.Input("kv", F32({2, 5, 4}));
   const ValueId cache = b.State("cache", F32({2, 1, 8, 4}));
@@ -396,7 +396,7 @@ TEST_F(FuseProductsTest, FewerQueriesThanKeysSeeTheLastTokensPairs) {
   EXPECT_EQ(NodeCosts(*std::move(b).Finish())[0].flops, 9 * 2 * 8 * 3 * 2);
 }
 
-TEST_F(FuseProductsTest, AWindowLeavesItsPairs) {
+TEST_F(FuseProductsTest, CostsOfAWindow) {
   const auto flops = [this](int64_t queries, int64_t window) {
     GraphBuilder b(&ops_);
     const ValueId q = b.Input("q", F32({1, queries, 4})), kv = b.Input("kv", F32({1, 5, 4}));

@@ -111,7 +111,7 @@ class FuseResidualNormsTest : public testing::Test {
 
 // -- Forward
 
-TEST_F(FuseResidualNormsTest, PutsASumAndItsNormIntoOneNodeWhereTheSumWas) {
+TEST_F(FuseResidualNormsTest, FusesASumAndItsNorm) {
   const Graph graph = Optimized(Build([this](GraphBuilder& b) {
     const ValueId sum = Sum(b, {Leaf(b, "x"), Leaf(b, "f")}, "sum");
     const ValueId between = b.Apply("act", {sum}, {{"kind", std::string("relu")}}, "between");
@@ -143,7 +143,7 @@ TEST_F(FuseResidualNormsTest, KeepsASumThatIsAnOutput) {
             "add_norm");
 }
 
-TEST_F(FuseResidualNormsTest, LeavesOtherSumsAlone) {
+TEST_F(FuseResidualNormsTest, KeepsOtherSums) {
   const auto ops_of = [this](size_t terms, double coef, double constant) {
     return OpsAfter([&](GraphBuilder& b) {
       std::vector<ValueId> leaves;
@@ -157,7 +157,7 @@ TEST_F(FuseResidualNormsTest, LeavesOtherSumsAlone) {
   EXPECT_EQ(ops_of(3, 1, 0), "combine norm");
 }
 
-TEST_F(FuseResidualNormsTest, LeavesASumAloneThatNoNormReads) {
+TEST_F(FuseResidualNormsTest, KeepsASumThatNoNormReads) {
   EXPECT_EQ(OpsAfter([](GraphBuilder& b) {
               const ValueId sum = Sum(b, {Leaf(b, "x"), Leaf(b, "f")});
               b.Output("out", b.Apply("act", {sum}, {{"kind", std::string("relu")}}));
@@ -166,7 +166,7 @@ TEST_F(FuseResidualNormsTest, LeavesASumAloneThatNoNormReads) {
 }
 
 // A norm whose parameter is computed after the sum.
-TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
+TEST_F(FuseResidualNormsTest, KeepsANormWithLaterParameters) {
   EXPECT_EQ(OpsAfter([this](GraphBuilder& b) {
               const ValueId sum = Sum(b, {Leaf(b, "x"), Leaf(b, "f")});
               const ValueId shift = b.Apply("mul_reduce", {sum});
@@ -178,7 +178,7 @@ TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
 }
 
 // The sum may take the memory of a term, so the norm must not read that term.
-TEST_F(FuseResidualNormsTest, LeavesASumAloneWhoseTermIsTheSecondInputOfItsNorm) {
+TEST_F(FuseResidualNormsTest, KeepsASumWithTheNormsSecondInput) {
   const auto pair = MakeNormAttr("test.pair", kDim);
   const auto ops_with = [&](const char* second) {
     return OpsAfter([&](GraphBuilder& b) {
@@ -194,7 +194,7 @@ TEST_F(FuseResidualNormsTest, LeavesASumAloneWhoseTermIsTheSecondInputOfItsNorm)
 
 // -- Backward
 
-TEST_F(FuseResidualNormsTest, AddsTheGradientThatPassesANormByInTheNormsOwnGradient) {
+TEST_F(FuseResidualNormsTest, FusesTheBypassGradient) {
   // x + f(norm(x)) after a sum, as in a stack of pre-norm layers.
   const std::string ops = OpsAfter(
       [this](GraphBuilder& b) {
@@ -208,7 +208,7 @@ TEST_F(FuseResidualNormsTest, AddsTheGradientThatPassesANormByInTheNormsOwnGradi
   EXPECT_EQ(ops.find("combine", ops.find("norm_grad")), std::string::npos) << ops;
 }
 
-TEST_F(FuseResidualNormsTest, AddsSeveralNormsGradientsOneAfterTheOther) {
+TEST_F(FuseResidualNormsTest, FusesGradientsOfSeveralNorms) {
   // x + f(norm(x)) + g(norm'(x)), two parallel branches.
   const std::string ops = OpsAfter(
       [this](GraphBuilder& b) {
@@ -223,7 +223,7 @@ TEST_F(FuseResidualNormsTest, AddsSeveralNormsGradientsOneAfterTheOther) {
   EXPECT_NE(ops.find("norm_grad+dsum", first + 1), std::string::npos) << ops;
 }
 
-TEST_F(FuseResidualNormsTest, LeavesSumsOfGradientsWhoseOrderWouldChange) {
+TEST_F(FuseResidualNormsTest, KeepsTheOrderOfGradientSums) {
   // Three gradients are added, and one of them is not a norm's.
   const std::string ops = OpsAfter(
       [this](GraphBuilder& b) {
@@ -236,7 +236,7 @@ TEST_F(FuseResidualNormsTest, LeavesSumsOfGradientsWhoseOrderWouldChange) {
   EXPECT_EQ(ops.find("dsum"), std::string::npos) << ops;
 }
 
-TEST_F(FuseResidualNormsTest, LeavesAGradientThatIsAskedFor) {
+TEST_F(FuseResidualNormsTest, KeepsAGradientThatIsAnOutput) {
   Graph graph = Build(
       [this](GraphBuilder& b) {
         const ValueId x = Leaf(b, "x");

@@ -23,7 +23,7 @@ using Coefs = std::vector<double>;
 
 constexpr int64_t kBatch = 2, kTokens = 5, kDim = 4;
 
-TensorType OfTokens(int64_t width = kDim) { return F32({kBatch, kTokens, width}); }
+TensorType TokenType(int64_t width = kDim) { return F32({kBatch, kTokens, width}); }
 
 class LastTokenTest : public GraphTest {
  protected:
@@ -105,7 +105,7 @@ TEST_F(LastTokenTest, MovesUpToTheInputs) {
 
 TEST_F(LastTokenTest, FullyUsedValuesAreComputedOnce) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
-              const ValueId x = b.Input("x", OfTokens());
+              const ValueId x = b.Input("x", TokenType());
               const ValueId h = Relu(b, x, "h");
               b.Output("all", b.Apply("mul_reduce", {h}, {}, "rows"));
               OutputLast(b, Sum(b, h, Sum(b, h, x, "s"), "t"));
@@ -119,9 +119,9 @@ TEST_F(LastTokenTest, FullyUsedValuesAreComputedOnce) {
             "act(t) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, OutputsAndWhatMixesTokensStay) {
+TEST_F(LastTokenTest, KeepsOutputsAndTokenMixingOps) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
-              const ValueId x = b.Input("x", OfTokens());
+              const ValueId x = b.Input("x", TokenType());
               const ValueId q = Relu(b, x, "q");
               const ValueId context = b.Apply(
                   "attention", {q, x, x},
@@ -137,9 +137,9 @@ TEST_F(LastTokenTest, OutputsAndWhatMixesTokensStay) {
             "act(last) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, AnOutputThatIsALastTokenHasMemoryOfItsOwn) {
+TEST_F(LastTokenTest, LastTokenOutputHasOwnMemory) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
-              const ValueId h = Relu(b, b.Input("x", OfTokens()), "h");
+              const ValueId h = Relu(b, b.Input("x", TokenType()), "h");
               b.Output("one", b.Apply("last_token", {h}, {}, "one"));
               b.Output("two", b.Apply("last_token", {h}, {}, "two"));
             }),
@@ -151,7 +151,7 @@ TEST_F(LastTokenTest, AnOutputThatIsALastTokenHasMemoryOfItsOwn) {
 
 TEST_F(LastTokenTest, DropsUnusedNodes) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
-              const ValueId h = Relu(b, b.Input("x", OfTokens()), "h");
+              const ValueId h = Relu(b, b.Input("x", TokenType()), "h");
               b.Apply("mul_reduce", {h}, {}, "unused");
               OutputLast(b, h);
             }),
@@ -160,9 +160,9 @@ TEST_F(LastTokenTest, DropsUnusedNodes) {
             "act(h) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, AGraphWithoutLastTokensStays) {
+TEST_F(LastTokenTest, KeepsGraphsWithoutLastTokens) {
   const Graph graph = Build([](GraphBuilder& b) {
-    const ValueId x = b.Input("x", OfTokens());
+    const ValueId x = b.Input("x", TokenType());
     Relu(b, x, "unused");
     b.Output("out", Relu(b, x, "y"));
   });
@@ -172,7 +172,7 @@ TEST_F(LastTokenTest, AGraphWithoutLastTokensStays) {
 // Keys and values of all tokens are written to the caches, and only the last token attends.
 TEST_F(LastTokenTest, PassesThroughCachedAttentionToItsQueries) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
-              const ValueId x = b.Input("x", OfTokens());
+              const ValueId x = b.Input("x", TokenType());
               const ValueId positions = b.Input("positions", I32({kBatch, kTokens}));
               const ValueId k_cache = b.State("k_cache", F32({kBatch, 1, 8, 2}));
               const ValueId v_cache = b.State("v_cache", F32({kBatch, 1, 8, 2}));
@@ -212,7 +212,7 @@ TEST_F(LastTokenTest, KeepsTheOutputsOfRandomGraphs) {
       const ValueId positions = b.Input("positions", I32({kBatch, kTokens}));
       const ValueId w = b.Parameter("w", F32({kDim, kDim}));
       const Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 0.5}};
-      std::vector<ValueId> full = {b.Input("x", OfTokens())}, last;
+      std::vector<ValueId> full = {b.Input("x", TokenType())}, last;
       const auto pick = [&](const std::vector<ValueId>& from) { return from[below(from.size())]; };
       for (int i = 0; i < 12; ++i) {
         const ValueId x = pick(full), y = pick(full);

@@ -163,7 +163,7 @@ TEST_F(MemoryPlanTest, NeverHarmsALiveValueOfALargeGraph) {
   EXPECT_LE(plan->arena_bytes, 2 * plan->live_bytes);
 }
 
-TEST_F(MemoryPlanTest, MakesAValueWhereTheOutputOverItWillBe) {
+TEST_F(MemoryPlanTest, PlansValuesInTheOutputThatOverwritesThem) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({16}));
     const ValueId a = b.Apply("reverse", {w}, {}, "a");
@@ -178,7 +178,7 @@ TEST_F(MemoryPlanTest, MakesAValueWhereTheOutputOverItWillBe) {
   EXPECT_EQ(PlaceName(*plan, graph, graph.FindValue("a")), "output y");
 }
 
-TEST_F(MemoryPlanTest, DoesNotMoveOutWhatIsNeededAfterTheOutputIsMade) {
+TEST_F(MemoryPlanTest, KeepsValuesReadAfterTheOutput) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({16}));
     const ValueId a = b.Apply("reverse", {w}, {}, "a");
@@ -189,7 +189,7 @@ TEST_F(MemoryPlanTest, DoesNotMoveOutWhatIsNeededAfterTheOutputIsMade) {
   EXPECT_TRUE(Share(graph, "a", "z"));
 }
 
-TEST_F(MemoryPlanTest, DoesNotMoveOutToMemoryThatHoldsSomethingAlready) {
+TEST_F(MemoryPlanTest, KeepsValuesIfTheOutputIsOccupied) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId s = b.State("s", F32({16}));
     const ValueId a = b.Apply("reverse", {s}, {}, "a");
@@ -203,7 +203,7 @@ TEST_F(MemoryPlanTest, DoesNotMoveOutToMemoryThatHoldsSomethingAlready) {
   EXPECT_EQ(PlaceOf(*plan, graph, "a").kind, Kind::kArena);
 }
 
-TEST_F(MemoryPlanTest, MovesOneInputOutForOneOutput) {
+TEST_F(MemoryPlanTest, OneInputSharesOneOutput) {
   OpRegistry ops;
   RegisterTestOps(&ops);
   OpDef twice = *ops.Find("reverse");

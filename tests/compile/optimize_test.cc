@@ -91,7 +91,7 @@ TEST_F(OptimizeTest, DoesNotMergeASumThatSomethingElseReads) {
             3u);
 }
 
-TEST_F(OptimizeTest, BreaksLongRunningSumsSoThatTheirTermsCanDie) {
+TEST_F(OptimizeTest, SplitsLongSums) {
   const Graph graph = RunPass("merge-combines", Build([](GraphBuilder& b) {
                                 const ValueId w = b.Parameter("w", F32({4}));
                                 ValueId sum = w;
@@ -200,7 +200,7 @@ TEST_F(OptimizeTest, DoesNotMergeUpdates) {
   EXPECT_EQ(RunPass("common-values", graph).nodes.size(), 2u);
 }
 
-TEST_F(OptimizeTest, DropsWhatNothingNeeds) {
+TEST_F(OptimizeTest, DropsDeadValues) {
   EXPECT_EQ(NodesAfter("dead-values",
                        [](GraphBuilder& b) {
                          const ValueId s = b.State("s", F32({2}));
@@ -240,7 +240,7 @@ TEST_F(OptimizeTest, KeepsTheGradientsOfRandomGraphs) {
   }
 }
 
-TEST_F(OptimizeTest, LeavesOutDisabledPassesAndRejectsUnknownOnes) {
+TEST_F(OptimizeTest, SkipsDisabledPassesAndRejectsUnknownOnes) {
   const Graph graph = Build([](GraphBuilder& b) { b.Apply("sum", {b.Parameter("x", F32({4}))}); });
   EXPECT_EQ(Optimize(graph, ops_)->nodes.size(), 0u);
   EXPECT_EQ(Optimize(graph, ops_, {{"dead-values"}})->nodes.size(), 1u);

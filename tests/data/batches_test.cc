@@ -33,7 +33,7 @@ Dataset DocumentsOf(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kDocuments, val_fraction);
 }
 
-Dataset TextOf(absl::string_view content, double val_fraction = 0) {
+Dataset TextDataset(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kText, val_fraction);
 }
 
@@ -62,7 +62,7 @@ bool Same(const Batch& a, const Batch& b) {
          a.tokens == b.tokens && a.targets == b.targets && a.positions == b.positions;
 }
 
-TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
+TEST(TrainBatchesTest, DocumentsHaveBeginAndEndTokens) {
   const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // ids of a b c <be>: 0 1 2 3
   TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
   EXPECT_EQ(batches.max_seq(), 4);
@@ -87,7 +87,7 @@ constexpr char kPrompts[] = R"({"prompt": "ab", "completion": "ca"}
 {"prompt": "abc", "completion": "abcabc"}
 )";
 
-TEST(TrainBatchesTest, APromptIsNoTargetAndMustLeaveOne) {
+TEST(TrainBatchesTest, PromptsAreNoTargets) {
   const Dataset dataset = MakeDataset(kPrompts, DatasetOptions::Format::kJsonl);
   TrainBatches batches = Train(dataset, 3, 5, 1, /*keep_order=*/true);
   Batch batch = batches.MakeBatch();
@@ -216,7 +216,7 @@ TEST(TrainBatchesTest, RowsContinueAcrossEpochs) {
   }
 }
 
-TEST(TrainBatchesTest, KeptOrderIsTheFilesInEveryEpoch) {
+TEST(TrainBatchesTest, KeepOrderFollowsTheFile) {
   const Dataset dataset = Letters(3);
   TrainBatches batches = Train(dataset, 2, 8, 1, true);
   Batch batch = batches.MakeBatch();
@@ -229,11 +229,11 @@ TEST(TrainBatchesTest, KeptOrderIsTheFilesInEveryEpoch) {
   EXPECT_THAT(first, ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
-TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
+TEST(TrainBatchesTest, BatchesDependOnTheirStepOnly) {
   std::string content;
   for (int i = 0; i < 137; ++i)
     absl::StrAppend(&content, std::string(1 + i % 9, static_cast<char>('a' + i % 26)), "\n");
-  for (const Dataset& dataset : {DocumentsOf(content), TextOf(content)}) {
+  for (const Dataset& dataset : {DocumentsOf(content), TextDataset(content)}) {
     TrainBatches walked = Train(dataset, 4, 6, 3);
     Batch expected = walked.MakeBatch();
     for (int64_t step = 0; step <= 700; ++step) walked.Fill(step, &expected);
@@ -251,8 +251,8 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
   }
 }
 
-TEST(TrainBatchesTest, WindowsAreWhereTheStreamDrawsThem) {
-  const Dataset dataset = TextOf("abcdefghijklmnopqrstuvwxyz");
+TEST(TrainBatchesTest, WindowsFollowTheRandomStream) {
+  const Dataset dataset = TextDataset("abcdefghijklmnopqrstuvwxyz");
   TrainBatches batches = Train(dataset, 3, 5, 11);
   EXPECT_EQ(batches.max_seq(), 5);
   Batch batch = batches.MakeBatch();
@@ -270,7 +270,7 @@ TEST(TrainBatchesTest, WindowsAreWhereTheStreamDrawsThem) {
 }
 
 TEST(TrainBatchesTest, TheSequencesOfAStepDoNotDependOnItsMicroBatches) {
-  const Dataset text = TextOf("abcdefghijklmnopqrstuvwxyz"), documents = Letters(9);
+  const Dataset text = TextDataset("abcdefghijklmnopqrstuvwxyz"), documents = Letters(9);
   for (const Dataset* dataset : {&text, &documents}) {
     const auto step_of = [&](int64_t batch_size, int64_t micro_batches, int64_t step) {
       TrainBatches::Options options;
@@ -297,7 +297,7 @@ TEST(TrainBatchesTest, TheSequencesOfAStepDoNotDependOnItsMicroBatches) {
 }
 
 TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
-  const Dataset dataset = TextOf("abcdefgh");
+  const Dataset dataset = TextDataset("abcdefgh");
   TrainBatches batches = Train(dataset, 1, 5);
   Batch batch = batches.MakeBatch();
   std::set<int32_t> starts;
@@ -308,7 +308,7 @@ TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
   EXPECT_THAT(starts, ElementsAre(0, 1, 2));
 }
 
-TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
+TEST(TrainBatchesTest, ImpossibleRequestsAreErrors) {
   const auto error = [](const Dataset& dataset, int64_t batch_size, int64_t context_length) {
     TrainBatches::Options options;
     options.batch_size = batch_size;
@@ -317,7 +317,7 @@ TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
-  const Dataset text = TextOf("abcdef");
+  const Dataset text = TextDataset("abcdef");
   EXPECT_EQ(error(text, 1, 6),
             "d.txt: the training split has 6 tokens, but a window of context_length 6 needs at "
             "least 7; use more text or a smaller context_length");
@@ -325,12 +325,12 @@ TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
   EXPECT_THAT(error(text, 1, 0), HasSubstr("context_length must be >= 1, is 0"));
   EXPECT_THAT(error(text, int64_t{1} << 62, int64_t{1} << 62), HasSubstr("more than"));
   EXPECT_THAT(error(DocumentsOf("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
-  EXPECT_THAT(error(TextOf("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
+  EXPECT_THAT(error(TextDataset("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
   Train(text, 1, 5);  // exactly as many tokens as needed
 }
 
-TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
-  const Dataset dataset = TextOf("abcdefghijk", 1);  // 11 tokens, 10 targets
+TEST(EvalBatchesTest, AdjacentWindowsPredictEveryTokenOnce) {
+  const Dataset dataset = TextDataset("abcdefghijk", 1);  // 11 tokens, 10 targets
   EvalBatches::Options options;
   options.batch_size = 2;
   options.context_length = 4;
@@ -355,9 +355,9 @@ TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
 
 // With every stride, each token but the first is a target exactly once, in order, after at least
 // context_length - stride tokens.
-TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
+TEST(EvalBatchesTest, OverlappingWindowsPredictEveryTokenOnce) {
   for (const char* content : {"ab", "abcde", "abcdef", "abcdefghijk", "abcdefghijkl"}) {
-    const Dataset dataset = TextOf(content, 1);
+    const Dataset dataset = TextDataset(content, 1);
     const int64_t n = dataset.num_tokens(Split::kValidation);
     for (int64_t stride = 1; stride <= 4; ++stride) {
       for (const int64_t batch_size : {1, 3}) {
@@ -395,10 +395,10 @@ TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
   }
 }
 
-TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
+TEST(EvalBatchesTest, StrideRequiresTextAndFits) {
   EvalBatches::Options options;
   options.context_length = 4;
-  const Dataset text = TextOf("abcdefghij", 1), documents = DocumentsOf("ab\nc\n", 1);
+  const Dataset text = TextDataset("abcdefghij", 1), documents = DocumentsOf("ab\nc\n", 1);
   const auto error = [&](const Dataset& dataset, int64_t stride) {
     options.stride = stride;
     return std::string(
@@ -409,7 +409,7 @@ TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
   EXPECT_THAT(error(documents, 2), HasSubstr("d.txt: a stride is for running text"));
 }
 
-TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
+TEST(EvalBatchesTest, DocumentsAreInOrder) {
   const Dataset dataset = DocumentsOf("ab\nc\nabcab\n", 1);
   for (int64_t batch_size : {1, 2, 3, 50}) {
     EvalBatches::Options options;
@@ -439,7 +439,7 @@ TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
 TEST(EvalBatchesTest, ASplitWithoutTargetsIsAnError) {
   EvalBatches::Options options;
   options.context_length = 4;
-  for (const Dataset& dataset : {DocumentsOf("ab\nc\n", 0), TextOf("abcdefghij", 0.1)}) {
+  for (const Dataset& dataset : {DocumentsOf("ab\nc\n", 0), TextDataset("abcdefghij", 0.1)}) {
     const absl::Status status = EvalBatches::Create(&dataset, Split::kValidation, options).status();
     EXPECT_EQ(status.message(),
               "d.txt: the validation split has nothing to predict; change val_fraction or use more "

@@ -102,7 +102,7 @@ TEST(DatasetTest, TheVocabularyIsThatOfTheWholeFile) {
   EXPECT_EQ(first, 1);
 }
 
-TEST(DatasetTest, SplitsTextWhereNanoGptDoes) {
+TEST(DatasetTest, SplitsTextLikeNanoGpt) {
   // The first int(n * 0.9) characters are training data.
   const std::string text(1234, 'a');
   const absl::StatusOr<Dataset> dataset =
@@ -201,7 +201,7 @@ TEST(DatasetTest, JsonlHasPromptsThatAreNoTargets) {
   EXPECT_THAT(ErrorOf(load("a name\n")), HasSubstr("d.jsonl:1:1: syntax error"));
 }
 
-TEST(DatasetTest, HashIsOfTheFileAsItIs) {
+TEST(DatasetTest, HashesTheFileUnchanged) {
   EXPECT_EQ(Documents("foobar")->data_hash(), "85944171f73967e8");
   EXPECT_NE(Documents("foobar\n")->data_hash(), "85944171f73967e8");
   ScratchDir dir;

@@ -44,7 +44,7 @@ std::vector<int32_t> Row(const std::vector<int32_t>& values, const Batch& batch,
   return {values.begin() + row * batch.seq, values.begin() + (row + 1) * batch.seq};
 }
 
-TEST(MaskedTokensTest, ChoosesTheShareOfEachRowAndNothingElseChanges) {
+TEST(MaskedTokensTest, ChoosesTheShareOfEachRow) {
   const std::vector<int64_t> lengths = {100, 1, 3, 10, 0, 37};
   const Batch before = Rows(lengths, 100);
   Batch batch = before;
@@ -111,7 +111,7 @@ TEST(MaskedTokensTest, EightOfTenAreMaskedAndOneIsRandom) {
 
 // All sets of two of five tokens are equally likely: 1000 of 10000 rows, with a standard deviation
 // of 30.
-TEST(MaskedTokensTest, EverySetOfTokensIsAsLikely) {
+TEST(MaskedTokensTest, SetsOfTokensAreEquallyLikely) {
   TokenMasking masking = Masking();
   masking.share = 0.4;
   Batch batch = Rows(std::vector<int64_t>(10000, 5), 5);
@@ -126,7 +126,7 @@ TEST(MaskedTokensTest, EverySetOfTokensIsAsLikely) {
   for (const auto& [set, count] : sets) EXPECT_NEAR(count, 1000, 150);
 }
 
-TEST(MaskedTokensTest, TheChoiceIsOfTheSequenceAndNotOfItsBatch) {
+TEST(MaskedTokensTest, ChoiceDependsOnTheSequenceOnly) {
   Batch together = Rows({40, 40, 40}, 40), alone = Rows({40}, 50);
   MaskTokens(Masking(), kTrainingMasks, 10, &together);
   MaskTokens(Masking(), kTrainingMasks, 11, &alone);

@@ -5,7 +5,8 @@
     prose_test.py SOURCE_DIRECTORY
 
 Checks comments and string literals of source files, and all text of scripts and pages. A part of an identifier is not
-a word. Prints file:line: the word, and what to write instead.
+a word there; the words of names of tests, functions and types in C and C++ are checked by themselves. Prints file:line:
+the word, and what to write instead.
 """
 import fnmatch
 import re
@@ -26,6 +27,15 @@ WORDS = {
 }
 PATTERNS = [(re.compile(r"(?<![\w$./{-])(?:" + words.replace(" ", r"\s+") + r")(?![\w=(-]|[./]\w)", re.I), instead)
             for words, instead in WORDS.items()]
+# Words of a name such as RunsThat, in lower case with spaces between them, and what to write instead.
+NAME_WORDS = {
+    **WORDS,
+    r"what(?:s|ever)?|who(?:se|m)?|whether|those|that$|wherever|however|alike": "a noun, or a verb and its object",
+    r"^of(?= )": "a noun before it, or a verb",
+    r"^(?:k )?(?:most|least)(?! recent)": "max or min",
+}
+NAME_PATTERNS = [(re.compile(r"\b(?:" + words + r")\b"), instead) for words, instead in NAME_WORDS.items()]
+NAME = re.compile(r"\b(?!SPDX)k?[A-Z]\w*[a-z]\w*")
 BEGINNING = re.compile(r"(?:Of|What|That|Whether|As|Where|By)\b")
 
 # Files that are not checked, and why.
@@ -40,6 +50,8 @@ SKIPPED = {
 ALLOWED = [
     ("tests/tokenizer/library_strings.py", "I'VE been told so"),  # a text to tokenize
 ]
+NAMED = ("runtime/", "cli/", "plugins/", "tests/")  # the folders whose names are checked
+ALLOWED_NAMES = {"kGoOn"}  # part of plumb.hpp
 
 C_STRINGS = r'R"(?P<raw>\w*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
 SLASHES = r"(?P<comment>//[^\n]*|/\*.*?\*/)"
@@ -50,13 +62,16 @@ C, PYTHON = f"{SLASHES}|{C_STRINGS}|\\b\\d[\\w']*", f'{HASH}|(?P<doc>""".*?""")|
 TEMPLATE = r"`(?:\\.|\$\{(?:`[^`]*`|\{[^{}]*\}|[^`{}])*\}|[^`\\])*`"
 REGEX = r"(?:(?<=[(=,:?&|!])|(?<=[=,:?&|n] ))/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\[\\\n])+/"
 JAVASCRIPT, SCRIPT, PAGE = f"{SLASHES}|{QUOTES}|{TEMPLATE}|{REGEX}", f"{HASH}|[^#]+|#", r".+"
-# Text with errors in lines 1, 2, 3 and 5, with which the test is tested.
+# Text with errors in lines 1, 2, 3, 5, 8 and 9, with which the test is tested.
 SAMPLE = """// Whether it is.
 int a;  // What it is.
 const char* text = "and it "
                    "says";
 int mistake;  // A mistake_count, but a mistake
               // That continues.
+Runs Select();  // ReadsWhatIsPrinted
+Runs RunsThat(int kMostRuns);
+TEST(Resume, GoesOnAfterAKill) {}
 """
 LANGUAGES = {"c": C, "cc": C, "h": C, "hpp": C, "inc": C, "rs": C, "proto": C, "css": SLASHES, "py": PYTHON,
              "js": JAVASCRIPT, "mjs": JAVASCRIPT, "sh": SCRIPT, "bash": SCRIPT, "cmake": SCRIPT,
@@ -81,8 +96,20 @@ def prose_of(text, language):
     return "".join(prose), beginnings
 
 
+def names_in(prose, text):
+    """Each name in the code, with its first position, and its words in lower case."""
+    code = "".join(c if kept == "\0" else " " for c, kept in zip(text, prose))
+    for name in {match[0]: match for match in reversed(list(NAME.finditer(code)))}.values():
+        words = re.sub(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name[0])
+        yield name.start(), name[0], words.lower()
+
+
 def findings(path, text, language):
     prose, beginnings = prose_of(text, language)
+    for start, name, words in names_in(prose, text) if path.startswith(NAMED) and language == C else ():
+        for pattern, instead in NAME_PATTERNS:
+            if pattern.search(words) and name not in ALLOWED_NAMES:
+                yield start, name, instead
     for start, comment in beginnings:
         if BEGINNING.match(comment):
             yield start, comment.split()[0] + " at the beginning", "a verb of a function, a noun of a value"
@@ -96,7 +123,7 @@ def findings(path, text, language):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    if sorted(SAMPLE.count("\n", 0, start) + 1 for start, _, _ in findings("sample.cc", SAMPLE, C)) != [1, 2, 3, 5]:
+    if sorted(SAMPLE.count("\n", 0, start) + 1 for start, _, _ in findings("tests/sample.cc", SAMPLE, C)) != [1, 2, 3, 5, 8, 8, 9]:
         sys.exit("this test does not find what is wrong in its sample")
     source, count, files = sys.argv[1], 0, 0
     listed = subprocess.run(["git", "-C", source, "ls-files", "-z"], capture_output=True, text=True, check=False)

@@ -130,7 +130,7 @@ class AllocationFaultsTest : public ::testing::Test {
   std::unique_ptr<TrainRun> run_;
 };
 
-TEST_F(AllocationFaultsTest, OpeningSaysSo) {
+TEST_F(AllocationFaultsTest, OpenReportsFailedAllocations) {
   StepThrough(
       "open", [this] { std::filesystem::remove_all(test_.out()); },
       [this] { return TrainRun::Open(test_.runtime(), request_).status(); },

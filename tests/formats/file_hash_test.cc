@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-TEST(FileHashTest, IsTheContentHashOfAllPieces) {
+TEST(FileHashTest, EqualsTheContentHash) {
   const ScratchDir dir;
   for (const size_t size : {size_t{0}, size_t{5}, (size_t{1} << 20) + 7}) {
     std::string content(size, 'a');
@@ -25,7 +25,7 @@ TEST(FileHashTest, IsTheContentHashOfAllPieces) {
   EXPECT_EQ(HashOfFile(dir.File("none")).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(FileHashTest, ContentDecidesWhereTheStampDiffers) {
+TEST(FileHashTest, ContentDecidesIfTheStampDiffers) {
   const ScratchDir dir;
   const std::string path = dir.Write("file", "weights");
   const FileStamp stamp = *StampOfFile(path);

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-TEST(HashTest, ContentHashDoesNotDependOnHowTheBytesAreCut) {
+TEST(HashTest, ContentHashIgnoresPieces) {
   std::string text;
   for (int i = 0; i < 300; ++i) text.push_back(static_cast<char>(i * 7));
   for (size_t length : {0u, 1u, 31u, 32u, 33u, 64u, 300u}) {
@@ -24,7 +24,7 @@ TEST(HashTest, ContentHashDoesNotDependOnHowTheBytesAreCut) {
 }
 
 // The values are fixed because existing checkpoints contain them.
-TEST(HashTest, ContentHashKeepsItsValues) {
+TEST(HashTest, ContentHashIsStable) {
   EXPECT_EQ(HexDigits(ContentHash("")), "f5090121407b6dff");
   EXPECT_EQ(HexDigits(ContentHash("the quick brown fox jumps over the lazy dog")),
             "f85c584c8d253455");

@@ -18,7 +18,7 @@ std::string JsonlErrorOf(absl::string_view content) {
   return std::string(parsed.status().message());
 }
 
-TEST(JsonlTest, ALineIsAPromptWithACompletionOrAText) {
+TEST(JsonlTest, LinesHaveAPromptOrAText) {
   const auto parsed = ParseJsonl(
       "{\"prompt\": \"a\\n\", \"completion\": \"\\u00e9\\ud83d\\ude00\"}\r\n"
       " \n"

@@ -75,7 +75,7 @@ TEST_F(SafetensorsTest, ReadsTheTensorsThatWereWritten) {
 }
 
 // The tensor is written in several pieces, the last of which is shorter.
-TEST_F(SafetensorsTest, ATensorThatIsGivenInPiecesIsWrittenLikeOneThatStandsThere) {
+TEST_F(SafetensorsTest, CallbackTensorsEqualMemoryTensors) {
   std::vector<float> w(600001);
   for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i) * 0.37f;
   const auto copy = [&w](int64_t begin, int64_t n, void* to) {
@@ -95,7 +95,7 @@ TEST_F(SafetensorsTest, ATensorThatIsGivenInPiecesIsWrittenLikeOneThatStandsTher
   EXPECT_TRUE(*ReadFile(here) == *ReadFile(pieces));
 }
 
-TEST_F(SafetensorsTest, TheBytesAreTheFormat) {
+TEST_F(SafetensorsTest, BytesFollowTheFormat) {
   const float value = 1.0f;
   const std::string path = dir_.File("m.safetensors");
   ASSERT_TRUE(WriteSafetensors(path, {{"w", F32({1}), &value}}).ok());
@@ -117,7 +117,7 @@ TEST_F(SafetensorsTest, EntriesOutliveAMoveOfTheFile) {
   EXPECT_EQ(read, 3.0f);
 }
 
-TEST_F(SafetensorsTest, ReadNamesWhatDiffers) {
+TEST_F(SafetensorsTest, ReadNamesTheDifference) {
   const std::vector<float> w(6);
   const std::string path = dir_.File("m.safetensors");
   ASSERT_TRUE(WriteSafetensors(path, {{"layer.0.weight", F32({2, 3}), w.data()}}).ok());
@@ -151,7 +151,7 @@ TEST_F(SafetensorsTest, ReadsFilesOfOthers) {
   }
 }
 
-TEST_F(SafetensorsTest, RefusesFilesThatAreNotWhole) {
+TEST_F(SafetensorsTest, RefusesTruncatedFiles) {
   const std::vector<float> w(40, 1.5f);
   const std::string path = dir_.File("whole.safetensors");
   ASSERT_TRUE(
@@ -255,7 +255,7 @@ TEST_F(SafetensorsTest, RefusesHolesAndOverlaps) {
   EXPECT_THAT(ErrorOf(header("[0,8]", "[8,16]"), 20), HasSubstr("4 bytes of data after"));
 }
 
-TEST_F(SafetensorsTest, WriterRefusesNamesThatNobodyCouldReadBack) {
+TEST_F(SafetensorsTest, WriterRefusesUnreadableNames) {
   const float value = 0;
   const std::string path = dir_.File("m.safetensors");
   for (const char* name : {"", "__metadata__", "\xff"}) {

@@ -13,7 +13,7 @@ std::string ErrorOf(absl::string_view text, int max_depth = 4) {
   return std::string(ParseStrictJson(text, max_depth).status().message());
 }
 
-TEST(StrictJsonTest, AgreesWithTheLibraryOnWhatIsAllowed) {
+TEST(StrictJsonTest, AgreesWithTheLibraryOnValidText) {
   const std::string text =
       R"({"b":[1,-2,3.5,1e300,true,null,"\u00e9\n"],"a":{"x":[],"y":{}},"c":18446744073709551615})";
   const absl::StatusOr<nlohmann::json> value = ParseStrictJson(text, 4);
@@ -42,7 +42,7 @@ TEST(StrictJsonTest, AnErrorInALongTokenIsShort) {
   EXPECT_LT(ErrorOf("[\"" + std::string(5000000, 'x')).size(), 5000u);
 }
 
-TEST(StrictJsonTest, IntegersThatDoNotFitAreNone) {
+TEST(StrictJsonTest, IntegersMustFitInt64) {
   EXPECT_EQ(AsInt64(nlohmann::json(-5)), absl::optional<int64_t>(-5));
   EXPECT_EQ(AsInt64(nlohmann::json(5u)), absl::optional<int64_t>(5));
   EXPECT_EQ(AsInt64(nlohmann::json(uint64_t{1} << 63)), absl::nullopt);

@@ -80,7 +80,7 @@ void RunOn(FuzzFunction function, const std::string& input) {
   function(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
-TEST_P(CorpusTest, KeepsPromises) {
+TEST_P(CorpusTest, KeepsInvariants) {
   constexpr int kMutations = 300;
   const FuzzFunction function = FuzzTargets().at(GetParam());
   const std::vector<std::string> paths = Corpus(GetParam());

@@ -33,7 +33,7 @@ TEST(AttrsTest, PrintsNeighbouringDoublesDifferently) {
   EXPECT_TRUE(Attrs({{"a", third}}) == Attrs({{"a", third}}));
 }
 
-TEST(AttrsTest, GivesBackWhatWasSet) {
+TEST(AttrsTest, ReturnsSetValues) {
   const Attrs attrs{
       {"b", true}, {"i", int64_t{7}}, {"d", 0.5}, {"s", "text"}, {"v", std::vector<double>{1, 2}}};
   EXPECT_TRUE(attrs.GetBool("b", false));

@@ -57,7 +57,7 @@ TEST_F(BuilderTest, AppendsToAGraphWithoutTakingItsNames) {
   EXPECT_TRUE(std::move(b).Finish().ok());
 }
 
-TEST_F(BuilderTest, KeepsTheFirstErrorAndIgnoresWhatFollows) {
+TEST_F(BuilderTest, KeepsTheFirstError) {
   GraphBuilder b(&ops_);
   const ValueId x = b.Input("x", F32({3}));
   const std::vector<ValueId> halves = b.ApplyAll("split", {x}, {}, "half");
@@ -78,7 +78,7 @@ TEST_F(BuilderTest, SuggestsTheOpThatWasMeant) {
               HasSubstr("did you mean \"combine\"?"));
 }
 
-TEST_F(BuilderTest, RejectsALeafWhoseNameIsTaken) {
+TEST_F(BuilderTest, RejectsTwoLeavesOfOneName) {
   GraphBuilder b(&ops_);
   b.Input("x", F32({3}));
   b.State("x", F32({3}));

@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-TEST(AverageTest, MovesByItsWeightOverFloatsAndSplitToTheSameBits) {
+TEST(AverageTest, SplitAndFloatAveragesHaveTheSameBits) {
   ForEachSimdTarget([](const std::string& target) {
     for (const int64_t n : {1, 7, 16, 33, 70001}) {
       const RngStream stream(7, "average");

@@ -42,14 +42,14 @@ const Processor kHas;
 
 constexpr uint16_t kOne = 0x3f80, kDenormal = 0x0040;  // bf16
 
-TEST(ChosenKernelsTest, TheInstructionSetIsTheBestThatThereIs) {
+TEST(ChosenKernelsTest, ChoosesTheBestInstructionSet) {
   EXPECT_EQ(KernelTarget(), kHas.avx512 ? "AVX3" : kHas.avx2 ? "AVX2" : KernelTarget());
   EXPECT_EQ(UsesBf16Instructions(), kHas.bf16);
   EXPECT_EQ(UsesBf16Pairs(), kHas.pairs);
   EXPECT_EQ(UsesVnni(), kHas.vnni);
 }
 
-TEST(ChosenKernelsTest, Bf16GemvMultipliesPairsWhereTheyAreFast) {
+TEST(ChosenKernelsTest, Bf16GemvMultipliesPairsIfFast) {
   const Gemv gemv(1, 256, 256, DType::kBF16, DType::kBF16, DType::kF32, /*may_pack=*/false);
   EXPECT_EQ(gemv.scratch_bytes() == 0, kHas.pairs) << "else operands are widened, into scratch";
 }
@@ -65,7 +65,7 @@ TEST(ChosenKernelsTest, EpiloguesRoundWithTheProcessorsConversion) {
 
 // The processor's multiplication of pairs does, too. The test checks the context and the gradient
 // of the values.
-TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
+TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsIfFast) {
   constexpr int64_t kDim = 16;
   const std::vector<uint16_t> ones(kDim, kOne), denormals(kDim, kDenormal);
   std::vector<uint16_t> context(kDim, kOne), dq(kDim), dk(kDim), dv(kDim, kOne);
@@ -88,7 +88,7 @@ TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
   EXPECT_EQ(dv[0] == 0, kHas.pairs);
 }
 
-TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
+TEST(ChosenKernelsTest, LargeBf16ProductsUseOneDnnIfFast) {
   ASSERT_TRUE(OneDnn().usable()) << OneDnn().problem;
   EXPECT_TRUE(OneDnn().bf16_gemm) << "a version of oneDNN that no longer exports it";
   if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) {

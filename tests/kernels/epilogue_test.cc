@@ -16,7 +16,7 @@ namespace {
 
 // Every epilogue that ends in bf16 rounds alike, by the processor's instructions or by plumb's
 // code, in whole vectors and in the last, partial one.
-TEST(EpilogueTest, RoundsToBf16AsEverythingElse) {
+TEST(EpilogueTest, RoundsToNearestBf16) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> sums = {0.0f,         -0.0f,           1.0f,     1.00390625f,   1.01171875f,
                              -1.00390625f, 3.3895e38f,      -3.4e38f, kInfinity,     -kInfinity,

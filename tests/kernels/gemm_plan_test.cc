@@ -43,20 +43,20 @@ GemmShape Shape(int64_t m, int64_t n, int64_t k, DType dtype = DType::kF32) {
   return {m, n, k, false, true, dtype};
 }
 
-TEST(GemmPolicyTest, Bf16IsMultipliedInPairsWhereThatIsFasterThanF32) {
+TEST(GemmPolicyTest, Bf16MultipliesPairsIfFasterThanF32) {
   EXPECT_TRUE((kZen.MultipliesBf16()));
   EXPECT_FALSE((kEmeraldRapids.MultipliesBf16()));
   EXPECT_TRUE((kWithAmx.MultipliesBf16()));
   EXPECT_FALSE((kOld.MultipliesBf16()));
 }
 
-TEST(GemmPolicyTest, AChoiceOverridesTheTableButNotTheProcessor) {
+TEST(GemmPolicyTest, ChoiceOverridesTheTable) {
   EXPECT_FALSE((With(GemmChoice::kWiden, kZen).MultipliesBf16()));
   EXPECT_TRUE((With(GemmChoice::kPairs, kEmeraldRapids).MultipliesBf16()));
   EXPECT_FALSE((With(GemmChoice::kPairs, kOld).MultipliesBf16()));
 }
 
-TEST(GemmPolicyTest, TilesNeedNoOneDnn) {
+TEST(GemmPolicyTest, TilesWorkWithoutOneDnn) {
   const GemmPolicy policy = WithoutOneDnn(kWithAmx);
   EXPECT_TRUE(policy.MultipliesBf16());
   const GemmPlan plan = PlanGemm(Shape(256, 768, 768, DType::kBF16), policy);
@@ -68,7 +68,7 @@ TEST(GemmPolicyTest, TilesNeedNoOneDnn) {
   EXPECT_EQ(PlanGemm(Shape(256, 768, 768, DType::kBF16), asked).engine, GemmEngine::kOneDnn);
 }
 
-TEST(GemmPolicyTest, SaysWhatItChose) {
+TEST(GemmPolicyTest, PrintsTheChoice) {
   EXPECT_EQ((kZen.ToString()),
             "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3; AuthenticAMD family 6 "
             "model 207");
@@ -79,7 +79,7 @@ TEST(GemmPolicyTest, SaysWhatItChose) {
   EXPECT_THAT(kWithAmx.ToString(), HasSubstr("bf16 in tiles;"));
 }
 
-TEST(GemmPolicyTest, ChoicesHaveNames) {
+TEST(GemmPolicyTest, ParsesChoiceNames) {
   for (const char* name : {"auto", "onednn", "small", "pairs", "widen"}) {
     const absl::StatusOr<GemmChoice> choice = ParseGemmChoice(name);
     ASSERT_TRUE(choice.ok()) << choice.status();
@@ -89,7 +89,7 @@ TEST(GemmPolicyTest, ChoicesHaveNames) {
               HasSubstr("did you mean \"onednn\"?"));
 }
 
-TEST(GemmPlanTest, LargeProductsAreOneDnns) {
+TEST(GemmPlanTest, LargeProductsUseOneDnn) {
   const GemmPolicy policy = kZen;
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kOneDnn);
@@ -115,7 +115,7 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
 }
 
 // The policy has no given library, so oneDNN would be loaded.
-TEST(GemmPlanTest, SmallProductsDoNotAskForOneDnn) {
+TEST(GemmPlanTest, SmallProductsDoNotLoadOneDnn) {
   const GemmPolicy policy{kZen.processor, GemmChoice::kAuto, {}};
   if (OneDnnIfLoaded() != nullptr) GTEST_SKIP() << "another test has loaded it before";
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

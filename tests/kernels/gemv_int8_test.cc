@@ -90,7 +90,7 @@ std::vector<Function> Functions() {
 }
 
 // Integers are summed exactly within a group, and the sums of the groups are added in order.
-TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
+TEST(GemvInt8Test, AgreesWithSumsInDouble) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
     const int64_t m = 3, groups = Int8Groups(k);
@@ -144,7 +144,7 @@ TEST(GemvInt8Test, TheLargestOperandsDoNotOverflow) {
 
 // Sequences that are decoded together get the same results as alone, and results with VNNI and AMX
 // equal those without.
-TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
+TEST(GemvInt8Test, RowsDoNotDependOnTheirNumber) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
     constexpr int64_t kRows = 300;
@@ -189,7 +189,7 @@ TEST(GemvInt8Test, PropagatesNonFiniteValues) {
 }
 
 // Two products form one job, whose tasks run on several threads.
-TEST(GemvInt8Test, AJobOnThreadsIsThatOfOneThread) {
+TEST(GemvInt8Test, ThreadsChangeNoBitOfAJob) {
   const int64_t m = 3, k = 700;
   const std::array<Product, 2> products = {Product(1900, k), Product(70, k)};
   const std::vector<float> x = Draw(m * k, "x");

@@ -43,7 +43,7 @@ struct Weights {
 constexpr DType kFormats[] = {DType::kF32, DType::kBF16};
 
 // Sequences that are decoded together get the same results as alone.
-TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
+TEST(GemvTest, RowsDoNotDependOnTheirNumber) {
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {9, 77}}) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
@@ -66,7 +66,7 @@ TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
   }
 }
 
-TEST(GemvTest, ColumnsDoNotDependOnHowTheyAreCut) {
+TEST(GemvTest, ColumnsDoNotDependOnThePartition) {
   const int64_t m = 5, n = 41, k = 130;
   const Weights w(n, k);
   const std::vector<float> x = Draw(m * k, "x");
@@ -190,7 +190,7 @@ TEST(GemvTest, PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
 
 // Two products form one job, whose tasks run on several threads. bf16 operands are widened if
 // necessary.
-TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
+TEST(GemvTest, ThreadsChangeNoBitOfAJob) {
   const int64_t m = 3, k = 257;
   const std::array<int64_t, 2> n = {900, 70};
   const std::array<Weights, 2> w = {Weights(n[0], k), Weights(n[1], k)};

@@ -81,7 +81,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<double>& want, 
   }
 }
 
-TEST(GroupedGemmTest, IsTheProductOfEachRowByItsGroupsMatrixForAnyNumberOfThreads) {
+TEST(GroupedGemmTest, MultipliesRowsByTheMatrixOfTheirGroup) {
   for (const Case& c : Cases()) {
     const auto [groups, rows] = c.groups();
     const std::vector<int32_t> starts = c.starts();
@@ -128,7 +128,7 @@ TEST(GroupedGemmTest, IsTheProductOfEachRowByItsGroupsMatrixForAnyNumberOfThread
   }
 }
 
-TEST(GroupedGemmTest, SumsOfOuterProductsAreThoseOfTheGroupsRows) {
+TEST(GroupedGemmTest, SumsOuterProductsOfEachGroup) {
   for (const Case& c : Cases()) {
     const auto [groups, rows] = c.groups();
     const std::vector<int32_t> starts = c.starts();
@@ -167,7 +167,7 @@ TEST(GroupedGemmTest, SumsOfOuterProductsAreThoseOfTheGroupsRows) {
 }
 
 // A sequence decodes to the same bits alone and in a batch.
-TEST(GroupedGemmTest, ARowDoesNotDependOnTheOthersWhereTheyAreFew) {
+TEST(GroupedGemmTest, FewRowsAreIndependent) {
   constexpr int64_t kN = 100, kK = 96;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const Numbers a(dtype, kMaxGemvRows * kK, "a"), b(dtype, 2 * kN * kK, "b");

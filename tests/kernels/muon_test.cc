@@ -22,7 +22,7 @@ std::vector<float> NormalValues(int64_t n, const char* purpose) {
 // Sizes of one element, of partial vectors, and of more than a thread's part.
 constexpr int64_t kSizes[] = {1, 7, 16, 33, 70001};
 
-TEST(MuonTest, MomentumIsThatOfItsFormulaForAnyNumberOfThreads) {
+TEST(MuonTest, MomentumFollowsItsFormula) {
   ForEachSimdTarget([](const std::string& target) {
     for (const int64_t n : kSizes) {
       for (const bool nesterov : {false, true}) {

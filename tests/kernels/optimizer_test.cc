@@ -107,7 +107,7 @@ TEST(AdamWTest, FollowsTheAlgorithmStepByStep) {
   }
 }
 
-TEST(AdamWTest, TakesAStepOfTheLearningRateFirst) {
+TEST(AdamWTest, FirstStepHasTheLearningRate) {
   // Without history m / sqrt(v) is the gradient's sign, whatever its magnitude.
   std::vector<float> grad = {1e-3f, -5.0f, 2.0f}, param = {1, 1, 1}, m(3), v(3);
   Step step = StepNumber(1);
@@ -136,13 +136,13 @@ TEST(AdamWTest, LeavesGapsBetweenSegmentsUnchanged) {
   }
 }
 
-TEST(AdamWTest, HasNothingToDoWithoutSegments) {
+TEST(AdamWTest, AcceptsNoSegments) {
   AdamWUpdate({}, StepNumber(1), {nullptr, nullptr, nullptr, nullptr}, 4);
 }
 
 // Every second segment is split: one of a single element, some of odd lengths, one larger than a
 // task.
-TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
+TEST(AdamWTest, SplitParametersHaveTheSameBits) {
   const std::vector<AdamWSegment> floats = {
       {0, 1, 0.1f, 1.0f},       {32, 49, 0.0f, 0.5f},        {64, 80, 0.1f, 1.0f},
       {96, 70039, 0.05f, 2.0f}, {70048, 100000, 0.0f, 1.0f},
@@ -200,7 +200,7 @@ TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
 }
 
 // A NaN weight must remain visible in both representations.
-TEST(AdamWTest, AWeightThatBecomesNaNIsOneInHighAndInTheWhole) {
+TEST(AdamWTest, NaNsStayInSplitWeights) {
   ForEachSimdTarget([](const std::string& target) {
     constexpr int64_t kN = 21;
     const std::vector<float> grad(kN, 1.0f);

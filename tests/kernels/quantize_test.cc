@@ -38,7 +38,7 @@ std::vector<float> Draw(int64_t n) {
   return values;
 }
 
-TEST(QuantizeTest, NoElementIsOffByMoreThanHalfAStep) {
+TEST(QuantizeTest, ErrorIsAtMostHalfAStep) {
   ForEachSimdTarget([](const std::string& target) {
     for (const int64_t width : {1, 7, 16, 63, 64, 65, 128, 300, 768}) {
       const int64_t rows = 21, groups = Int8Groups(width);
@@ -74,7 +74,7 @@ TEST(QuantizeTest, AScaleIsTheLargestMagnitudeOfItsGroup) {
 }
 
 // Every element has its own place, in the order of quantize.h. The rest is zeros.
-TEST(QuantizeTest, TilesHoldFoursOfSixteenRows) {
+TEST(QuantizeTest, TilesInterleaveSixteenRows) {
   const int64_t rows = 18, width = 70, groups = 2;
   EXPECT_EQ(Int8Elements({rows, width}), I8({2, 2, 1024}));
   EXPECT_EQ(Int8Scales({rows, width}), F32({2, 2, 16}));
@@ -98,7 +98,7 @@ TEST(QuantizeTest, TilesHoldFoursOfSixteenRows) {
   EXPECT_EQ(to.scales, scales);
 }
 
-TEST(QuantizeTest, SixteenBitsAreOffByHalfAStepOfTheirGroup) {
+TEST(QuantizeTest, Bf16ErrorIsAtMostHalfAStep) {
   ForEachSimdTarget([](const std::string& target) {
     for (const int64_t width : {1, 7, 64, 65, 300}) {
       const int64_t rows = 3, groups = Int8Groups(width), whole = groups * kInt8Group;
@@ -119,7 +119,7 @@ TEST(QuantizeTest, SixteenBitsAreOffByHalfAStepOfTheirGroup) {
   });
 }
 
-TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
+TEST(QuantizeTest, KeepsZerosAndNonFiniteValues) {
   ForEachSimdTarget([](const std::string& target) {
     std::vector<float> from(4 * 64, 0.0f);
     from[64 + 5] = std::numeric_limits<float>::quiet_NaN();
@@ -136,7 +136,7 @@ TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
   });
 }
 
-TEST(QuantizeTest, ThreadsChangeNothing) {
+TEST(QuantizeTest, ThreadsChangeNoBit) {
   const std::vector<float> from = Draw(500 * 640);
   const QuantizedMatrix one = Quantize(from, 500, 1), four = Quantize(from, 500, 4);
   EXPECT_EQ(one.values, four.values);

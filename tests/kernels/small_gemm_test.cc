@@ -13,7 +13,7 @@ namespace plumb {
 namespace {
 
 // The operands are views into larger matrices, whose other elements must not change.
-TEST(SmallGemmTest, HonoursLeadingDimensionsOnEveryTarget) {
+TEST(SmallGemmTest, ReadsLeadingDimensions) {
   const int64_t m = 7, n = 27, k = 19, pad = 3;
   const std::vector<float> a = Draw(40 * 40, "a"), b = Draw(40 * 40, "b"), bias = Draw(n, "bias");
   ForEachSimdTarget([&](const std::string& target) {
@@ -44,7 +44,7 @@ TEST(SmallGemmTest, HonoursLeadingDimensionsOnEveryTarget) {
   });
 }
 
-TEST(SmallGemmTest, RowsDoNotDependOnHowManyThereAre) {
+TEST(SmallGemmTest, RowsDoNotDependOnTheirNumber) {
   const int64_t m = 23, n = 31, k = 40;
   const std::vector<float> a = Draw(m * k, "a"), b = Draw(n * k, "b");
   ForEachSimdTarget([&](const std::string& target) {
@@ -63,7 +63,7 @@ TEST(SmallGemmTest, RowsDoNotDependOnHowManyThereAre) {
 }
 
 // Accumulating a b in two parts of k gives the bits of the whole product.
-TEST(SmallGemmTest, AccumulatesFromWhereItStopped) {
+TEST(SmallGemmTest, AccumulatesPartialSums) {
   const int64_t m = 9, n = 35, k = 64, half = 24;
   const std::vector<float> a = Draw(m * k, "a"), b = Draw(n * k, "b"), bias = Draw(n, "bias");
   ForEachSimdTarget([&](const std::string& target) {

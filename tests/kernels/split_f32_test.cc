@@ -37,7 +37,7 @@ std::vector<float> AllKinds() {
   return values;
 }
 
-TEST(SplitF32Test, EveryFloatComesBackAndNaNsStayNaNs) {
+TEST(SplitF32Test, EveryFloatRoundTrips) {
   for (const float value : AllKinds()) {
     uint16_t high, low;
     SplitFloat(value, &high, &low);
@@ -52,7 +52,7 @@ TEST(SplitF32Test, EveryFloatComesBackAndNaNsStayNaNs) {
   }
 }
 
-TEST(SplitF32Test, HighIsTheNearestBf16AndTiesGoAwayFromZero) {
+TEST(SplitF32Test, HighIsTheNearestBf16) {
   for (const float value : AllKinds()) {
     uint16_t high, low;
     SplitFloat(value, &high, &low);

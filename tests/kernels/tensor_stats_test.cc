@@ -53,7 +53,7 @@ TEST(TensorStatsTest, EqualsALoopForAnySize) {
   EXPECT_EQ(TensorStats().Mean(), 0);
 }
 
-TEST(TensorStatsTest, SeesEveryPlace) {
+TEST(TensorStatsTest, CountsEveryElement) {
   for (size_t at = 0; at < 40; ++at) {
     std::vector<float> x(40, 0.0f);
     x[at] = -5;
@@ -64,7 +64,7 @@ TEST(TensorStatsTest, SeesEveryPlace) {
   }
 }
 
-TEST(TensorStatsTest, CountsWhatIsNotFiniteAndLooksPastIt) {
+TEST(TensorStatsTest, CountsAndSkipsNonFiniteValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   for (const size_t n : {5, 40, 70000}) {

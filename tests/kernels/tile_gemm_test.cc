@@ -95,7 +95,7 @@ TEST_F(TileGemmTest, EqualsTheNaiveProduct) {
 }
 
 // So results depend neither on the partition of a product nor on the number of threads.
-TEST_F(TileGemmTest, APartHasTheBitsOfTheWhole) {
+TEST_F(TileGemmTest, BitsDoNotDependOnThePartition) {
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
       const Product whole{ta, tb, false, 150, 90, 900, 0};

@@ -11,7 +11,7 @@
 namespace plumb {
 namespace {
 
-TEST(UnitRowsTest, RowsAndColumnsHaveLengthOneAndZerosStay) {
+TEST(UnitRowsTest, NormalizesRowsAndColumns) {
   for (const int64_t rows : {1, 5, 70}) {
     for (const int64_t columns : {1, 3, 64, 130}) {
       const RngStream stream(3, "rows");

@@ -170,7 +170,7 @@ TEST_P(BidirectionalTest, SameBitsInAnyBatch) {
 }
 
 // Unlike in a causal model, the first token's logits depend on the last token.
-TEST_P(BidirectionalTest, ATokenSeesThoseAfterItAndTheTypes) {
+TEST_P(BidirectionalTest, TokensSeeLaterTokensAndTypes) {
   const Ids ids = MakeIds(0, 1, kSeq);
   const Result before = Run(ids, 1, kSeq, 1, WeightFormat::kF32);
   Ids token = ids, type = ids;
@@ -189,7 +189,7 @@ TEST_P(BidirectionalTest, ATokenSeesThoseAfterItAndTheTypes) {
   EXPECT_EQ(*evaluator.Run(no_types, kSeq), *evaluator.Run(zeros.ToBatch(), kSeq));
 }
 
-TEST_P(BidirectionalTest, BitsDependNeitherOnThreadsNorOnWhatIsRecomputed) {
+TEST_P(BidirectionalTest, ThreadsAndRecomputationChangeNoBit) {
   const Ids ids = MakeIds(0, kRows, kSeq);
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
     const Result one = Run(ids, kRows, kSeq, 1, format), three = Run(ids, kRows, kSeq, 3, format);

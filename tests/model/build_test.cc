@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/build.h"
+#include "runtime/base/file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,11 @@
 
 namespace plumb {
 namespace {
+
+// Returns the text of a graph in tests/model/graphs.
+std::string Golden(const std::string& name) {
+  return *ReadFile(absl::StrCat(PLUMB_SOURCE_DIR, "/tests/model/graphs/", name, ".txt"));
+}
 
 class BuildTest : public ::testing::Test {
  protected:
@@ -41,42 +47,7 @@ class BuildTest : public ::testing::Test {
 TEST_F(BuildTest, TheTrainingGraphOfAPreNormModel) {
   TinyModel model;
   model.n_layer = 1;
-  EXPECT_EQ(ToString(Build(model.Text(), Program::kTrain)),
-            R"graph(%0 f32[5, 8] embedding.token.weight = parameter
-%1 f32[8, 8] embedding.position.weight = parameter
-%2 f32[8] layers.0.attention.norm.weight = parameter
-%3 f32[8, 8] layers.0.attention.q.weight = parameter
-%4 f32[8, 8] layers.0.attention.k.weight = parameter
-%5 f32[8, 8] layers.0.attention.v.weight = parameter
-%6 f32[8, 8] layers.0.attention.o.weight = parameter
-%7 f32[8] layers.0.mlp.norm.weight = parameter
-%8 f32[12, 8] layers.0.mlp.up.weight = parameter
-%9 f32[8, 12] layers.0.mlp.down.weight = parameter
-%10 f32[8] end.norm.weight = parameter
-%11 f32[5, 8] head.weight = parameter
-%12 i32[2, 4] tokens = input
-%13 i32[2, 4] positions = input
-%14 i32[2, 4] targets = input
-%15 f32[2, 4, 8] embedding.token = embedding(%0, %12)
-%16 f32[2, 4, 8] embedding.position = embedding(%1, %13)
-%17 f32[2, 4, 8] embedding = combine(%15, %16) {coefs=[1, 1], constant=0}
-%18 f32[2, 4, 8] layers.0.attention.norm.out, %19 f32[8, 1] layers.0.attention.norm.out.1 = norm(%17, %2) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=true}
-%20 f32[2, 4, 8] layers.0.attention.q = matmul(%18, %3) {transpose_b=true}
-%21 f32[2, 4, 8] layers.0.attention.k = matmul(%18, %4) {transpose_b=true}
-%22 f32[2, 4, 8] layers.0.attention.v = matmul(%18, %5) {transpose_b=true}
-%23 f32[2, 4, 8] layers.0.attention.context, %24 f32[2, 2, 4] layers.0.attention.context.1 = attention(%20, %21, %22) {n_head=2, n_kv_head=2, scale=0.5}
-%25 f32[2, 4, 8] layers.0.attention.o = matmul(%23, %6) {transpose_b=true}
-%26 f32[2, 4, 8] layers.0.sum = combine(%17, %25) {coefs=[1, 1], constant=0}
-%27 f32[2, 4, 8] layers.0.mlp.norm.out, %28 f32[8, 1] layers.0.mlp.norm.out.1 = norm(%26, %7) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=true}
-%29 f32[2, 4, 12] layers.0.mlp.up = matmul(%27, %8) {transpose_b=true}
-%30 f32[2, 4, 12] layers.0.mlp.hidden = act(%29) {kind="gelu_tanh"}
-%31 f32[2, 4, 8] layers.0.mlp.down = matmul(%30, %9) {transpose_b=true}
-%32 f32[2, 4, 8] layers.0.sum_2 = combine(%26, %31) {coefs=[1, 1], constant=0}
-%33 f32[2, 4, 8] end.norm.out, %34 f32[8, 1] end.norm.out.1 = norm(%32, %10) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=true}
-%35 f32[2, 4, 5] logits = matmul(%33, %11) {transpose_b=true}
-%36 f32[1] loss, %37 f32[8] loss.1 = cross_entropy(%35, %14)
-output loss = %36
-)graph");
+  EXPECT_EQ(ToString(Build(model.Text(), Program::kTrain)), Golden("train_pre_norm"));
 }
 
 TEST_F(BuildTest, TheCachedGraphOfAPostNormModelWithRopeAndGroupedHeads) {
@@ -86,42 +57,7 @@ TEST_F(BuildTest, TheCachedGraphOfAPostNormModelWithRopeAndGroupedHeads) {
   model.n_kv_head = 1;
   model.positions = "ROPE";
   model.more = "mlp { gated: true activation: SILU }";
-  EXPECT_EQ(ToString(Build(model.Text(), Program::kCached)),
-            R"graph(%0 f32[5, 8] embedding.token.weight = parameter
-%1 f32[8, 8] layers.0.attention.q.weight = parameter
-%2 f32[4, 8] layers.0.attention.k.weight = parameter
-%3 f32[4, 8] layers.0.attention.v.weight = parameter
-%4 f32[8, 8] layers.0.attention.o.weight = parameter
-%5 f32[8] layers.0.attention.norm.weight = parameter
-%6 f32[12, 8] layers.0.mlp.gate.weight = parameter
-%7 f32[12, 8] layers.0.mlp.up.weight = parameter
-%8 f32[8, 12] layers.0.mlp.down.weight = parameter
-%9 f32[8] layers.0.mlp.norm.weight = parameter
-%10 f32[5, 8] head.weight = parameter
-%11 i32[2, 4] tokens = input
-%12 i32[2, 4] positions = input
-%19 f32[2, 1, 8, 4] layers.0.attention.k_cache = state
-%20 f32[2, 1, 8, 4] layers.0.attention.v_cache = state
-%13 f32[2, 4, 8] embedding.token = embedding(%0, %11)
-%14 f32[2, 4, 8] layers.0.attention.q = matmul(%13, %1) {transpose_b=true}
-%15 f32[2, 4, 4] layers.0.attention.k = matmul(%13, %2) {transpose_b=true}
-%16 f32[2, 4, 4] layers.0.attention.v = matmul(%13, %3) {transpose_b=true}
-%17 f32[2, 4, 8] layers.0.attention.q.rope = rope(%14, %12) {head_dim=4, theta=10000}
-%18 f32[2, 4, 4] layers.0.attention.k.rope = rope(%15, %12) {head_dim=4, theta=10000}
-%21 f32[2, 4, 8] layers.0.attention.context, %22 f32[2, 1, 8, 4] layers.0.attention.context.1, %23 f32[2, 1, 8, 4] layers.0.attention.context.2 = attention_cached(%17, %18, %16, %19, %20, %12) {n_head=2, n_kv_head=1, scale=0.5}
-%24 f32[2, 4, 8] layers.0.attention.o = matmul(%21, %4) {transpose_b=true}
-%25 f32[2, 4, 8] layers.0.sum = combine(%13, %24) {coefs=[1, 1], constant=0}
-%26 f32[2, 4, 8] layers.0.attention.norm.out = norm(%25, %5) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=false}
-%27 f32[2, 4, 12] layers.0.mlp.gate = matmul(%26, %6) {transpose_b=true}
-%28 f32[2, 4, 12] layers.0.mlp.up = matmul(%26, %7) {transpose_b=true}
-%29 f32[2, 4, 12] layers.0.mlp.hidden = gated(%27, %28) {kind="silu"}
-%30 f32[2, 4, 8] layers.0.mlp.down = matmul(%29, %8) {transpose_b=true}
-%31 f32[2, 4, 8] layers.0.sum_2 = combine(%26, %30) {coefs=[1, 1], constant=0}
-%32 f32[2, 4, 8] layers.0.mlp.norm.out = norm(%31, %9) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=false}
-%33 f32[2, 1, 8] head.last_token = last_token(%32)
-%34 f32[2, 1, 5] logits = matmul(%33, %10) {transpose_b=true}
-output logits = %34
-)graph");
+  EXPECT_EQ(ToString(Build(model.Text(), Program::kCached)), Golden("cached_post_norm"));
 }
 
 // The graphs above do not show that all programs have the same ops.
@@ -145,7 +81,7 @@ TEST_F(BuildTest, NormsSaveForTheBackwardPassOnlyInTraining) {
   EXPECT_EQ(ToString(Build(model.Text(), Program::kCached)).find("train=true"), std::string::npos);
 }
 
-TEST_F(BuildTest, ANormWithStatisticsOverTokensTakesThemInTrainingOnly) {
+TEST_F(BuildTest, CrossTokenNormsTakeStatisticsInTrainingOnly) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model;
   model.n_layer = 1;
@@ -189,7 +125,7 @@ TEST_F(BuildTest, BatchStatisticsNormsCannotDecode) {
 
 // A norm that declares itself the identity is elided, not copied. A placement whose slots hold it
 // is reduced to the rest of its formula.
-TEST_F(BuildTest, APlacementWithoutNormsIsTheOneThatHasNone) {
+TEST_F(BuildTest, NoneEqualsPreWithIdentityNorms) {
   TinyModel none;
   none.placement = "none";
   const std::string expected = OpsOf(Build(none.Text(), Program::kTrain));
@@ -217,7 +153,7 @@ TEST_F(BuildTest, TheEmbeddingIsScaledBeforePositionsAreAdded) {
             std::string::npos);
 }
 
-TEST_F(BuildTest, ASumIsOneNodeHoweverItIsWritten) {
+TEST_F(BuildTest, SumsAreFoldedIntoOneNode) {
   TinyModel model;
   model.n_layer = 1;
   model.placement = "mine";
@@ -250,7 +186,7 @@ class StreamsTest : public BuildTest {
 
 using Names = std::vector<std::string>;
 
-TEST_F(StreamsTest, TheStreamIsTheSumOrTheNormAsTheFormulaSays) {
+TEST_F(StreamsTest, StreamIsTheResultOfTheFormula) {
   EXPECT_EQ(Streams("pre"),
             (Names{"embedding.residual: embedding", "layers.0.attention.residual: layers.0.sum",
                    "layers.0.mlp.residual: layers.0.sum_2", "layers.0.residual: layers.0.sum_2",
@@ -261,7 +197,7 @@ TEST_F(StreamsTest, TheStreamIsTheSumOrTheNormAsTheFormulaSays) {
                                     "layers.0.residual: layers.0.mlp.norm.out"}));
 }
 
-TEST_F(StreamsTest, InABlockTheStreamIsNamedAfterTheLastSublayer) {
+TEST_F(StreamsTest, BlockStreamIsNamedAfterTheLastSublayer) {
   EXPECT_EQ(Streams("parallel"),
             (Names{"embedding.residual: embedding", "layers.0.mlp.residual: layers.0.sum",
                    "layers.0.residual: layers.0.sum", "end.residual: end.norm.out"}));

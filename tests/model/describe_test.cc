@@ -24,7 +24,7 @@ class DescribeTest : public ::testing::Test {
     }
     return *description;
   }
-  StackDescription OfBody(const std::string& body, int n_layer = 2) {
+  StackDescription DescribeBody(const std::string& body, int n_layer = 2) {
     TinyModel model;
     model.placement = "mine";
     model.n_layer = n_layer;
@@ -58,7 +58,7 @@ TEST_F(DescribeTest, AModelOfOnePlacementIsOneGroup) {
   EXPECT_EQ(description.routes.norm_sites, 5);
 }
 
-TEST_F(DescribeTest, ScalarsAreShownWithTheirValuesAndLearnedValuesWithTheirStart) {
+TEST_F(DescribeTest, ShowsScalarsAndInitialValues) {
   TinyModel model;
   model.placement = "deepnorm";
   EXPECT_THAT(
@@ -92,7 +92,7 @@ TEST_F(DescribeTest, LayersThatShareABlockAreOneGroup) {
   EXPECT_THAT(description.end, ElementsAre("end: x = norm(x)"));
 }
 
-TEST_F(DescribeTest, EachDistinctJacobianNamesItsLayers) {
+TEST_F(DescribeTest, JacobiansNameTheirLayers) {
   const std::vector<LayerJacobian> jacobians = Of(R"pbtxt(
     n_layer: 4 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
     placement { name: "mixed" each: "x = x + f(norm(x)) if layer % 3 != 1"
@@ -107,7 +107,7 @@ TEST_F(DescribeTest, EachDistinctJacobianNamesItsLayers) {
   EXPECT_EQ(jacobians[1].text, "(I + J_mlp J_norm) (I + J_attention J_norm)");
 }
 
-TEST_F(DescribeTest, ScalarsThatVaryAreShownWithTheirRange) {
+TEST_F(DescribeTest, ShowsRangesOfScalars) {
   const StackDescription description = Of(R"pbtxt(
     n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
     placement { name: "scaled" let: "a = layer" let: "b = 1 / sublayer" let: "c = n_layer"
@@ -119,7 +119,7 @@ TEST_F(DescribeTest, ScalarsThatVaryAreShownWithTheirRange) {
                           "b = 1 / sublayer = 0.2 .. 0.125 over the layers", "c = n_layer = 4"));
 }
 
-TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
+TEST_F(DescribeTest, ShowsWidthsOfConvolutions) {
   const LayerGroup group = Of(R"pbtxt(
     n_layer: 2 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
     block { placement: "pre" norm: "rms_norm"
@@ -143,7 +143,7 @@ TEST_F(DescribeTest, TablesOverTokensComeFirst) {
             "(I + J_mlp J_norm) (I + J_attention J_norm)");
 }
 
-TEST_F(DescribeTest, SharingIsShown) {
+TEST_F(DescribeTest, ShowsSharing) {
   const auto scalars = [this](const std::string& fields) {
     return Of(absl::StrCat(
                   "n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 layers { repeat: 3 "
@@ -158,7 +158,7 @@ TEST_F(DescribeTest, SharingIsShown) {
                           "layer's own"));
 }
 
-TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
+TEST_F(DescribeTest, ShowsAttentionFields) {
   TinyModel model;
   model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,
@@ -168,7 +168,7 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
 }
 
 // The fields of its heads read the model's heads, the others its own.
-TEST_F(DescribeTest, HeadsOfAnAttentionAreShownWithTheirValues) {
+TEST_F(DescribeTest, ShowsHeads) {
   TinyModel model;
   model.more =
       "attention { n_head: \"2 * n_head\" n_kv_head: \"layer\" head_dim: \"head_dim + 1\" "
@@ -180,14 +180,14 @@ TEST_F(DescribeTest, HeadsOfAnAttentionAreShownWithTheirValues) {
                           "attention.scale = 1 / head_dim = 0.2", "attention.window = n_head = 4"));
 }
 
-TEST_F(DescribeTest, AnEmbeddingOfAnotherWidthIsShownWithItsProjections) {
+TEST_F(DescribeTest, ShowsEmbeddingProjections) {
   TinyModel model;
   model.more = "embedding_width: \"d_model / 2\"";
   EXPECT_THAT(Of(model.Text()).begin, ElementsAre("embedding.project: 4 to 8"));
   EXPECT_THAT(Of(model.Text()).end, ElementsAre("end: x = norm(x)", "head.project: 8 to 4"));
 }
 
-TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
+TEST_F(DescribeTest, ShowsAlibiAsAFormula) {
   TinyModel model;
   model.positions = "ALIBI";
   const auto text = [&] {
@@ -200,7 +200,7 @@ TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
               ElementsAre("attention.alibi_scale = 1 / layer = 1 .. 0.5 over the layers"));
 }
 
-TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
+TEST_F(DescribeTest, ShowsPositionsThatAreNotDefaults) {
   TinyModel model;
   const auto positions = [&](const std::string& fields) {
     model.positions = absl::StrCat("ROPE ", fields);
@@ -231,15 +231,15 @@ TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
 
 // A formula need not use a scalar in layers in which it has no value, and its description shows
 // that.
-TEST_F(DescribeTest, AScalarWithoutAValueInALayerIsShownWithoutOne) {
-  const StackDescription description = OfBody(
+TEST_F(DescribeTest, ShowsScalarsWithoutValues) {
+  const StackDescription description = DescribeBody(
       "let: \"a = 1 / (layer - 1)\" each: \"y = f(x)\" "
       "each: \"x = x + y if layer == 1\" each: \"x = x + a * y if layer > 1\"");
   ASSERT_EQ(description.groups.size(), 1u);
   EXPECT_THAT(description.groups[0].scalars, ElementsAre("a = 1 / (layer - 1)"));
 }
 
-TEST_F(DescribeTest, NormsThatOnlySomeLayersHaveAreListed) {
+TEST_F(DescribeTest, ListsNormsOfSomeLayers) {
   TinyModel model;
   model.placement = "swin_v2";
   model.n_layer = 6;
@@ -248,7 +248,7 @@ TEST_F(DescribeTest, NormsThatOnlySomeLayersHaveAreListed) {
   EXPECT_THAT(groups[0].norms, ElementsAre(kRms8, absl::StrCat("stream_", kRms8)));
 }
 
-TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
+TEST_F(DescribeTest, BeginAndEndNormsFollowTheOuterGroups) {
   const std::vector<LayerGroup> groups = Of(R"pbtxt(
     n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
     placement { name: "first" begin: "x = norm_begin(x)" each: "x = x + f(x)"
@@ -270,7 +270,7 @@ TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
                                            absl::StrCat("norm_end", kRms, "[8]")));
 }
 
-TEST_F(DescribeTest, NormsShowTheirAttributes) {
+TEST_F(DescribeTest, ShowsNormAttributes) {
   TinyModel model;
   model.norm = "mine";
   model.more = R"pbtxt(norm { name: "mine" plugin: "layer_norm"

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/rng.h"
 #include "runtime/client/model.h"
 #include "runtime/client/model_pass.h"
@@ -161,7 +162,7 @@ std::string Mixed(int post, int pre, const std::string& post_placement = "post")
   return text;
 }
 
-TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
+TEST_F(EquivalenceTest, MixOfOneKindIsThatKind) {
   EXPECT_EQ(Logits(Mixed(0, 3)), Logits(Tiny("pre", 3)));
   EXPECT_EQ(Logits(Mixed(3, 0)), Logits(Tiny("post", 3)));
   // All layers are post-norm, with the norm before the head that the last layers of a mix would
@@ -170,7 +171,7 @@ TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
             Logits(Mine("extends: \"post\" end: \"x = norm(x)\"", 3)));
 }
 
-TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
+TEST_F(EquivalenceTest, LayerGroupsEqualConditions) {
   const TinyModel conditions = Mine(
       "each: \"x = norm(x + f(x)) if layer <= 1\" each: \"x = x + f(norm(x)) if layer > 1\" "
       "end: \"x = norm(x)\"",
@@ -179,7 +180,7 @@ TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
   EXPECT_NE(Logits(conditions), Logits(Mixed(2, 1)));
 }
 
-TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
+TEST_F(EquivalenceTest, AlternatingBlocksEqualSingleLayers) {
   const std::string head = "n_head: 2 d_model: 8 d_ff: \"12\" vocab_size: 5 context_length: 8 ";
   const std::string post = "block { placement: \"post\" norm: \"rms_norm\" } ";
   const std::string pre = "block { placement: \"pre\" norm: \"layer_norm\" } ";
@@ -188,7 +189,7 @@ TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
             Logits(absl::StrCat(head, one(post), one(pre), one(post), one(pre))));
 }
 
-TEST_F(EquivalenceTest, EachAndBlockWriteTheSameRules) {
+TEST_F(EquivalenceTest, EachEqualsBlock) {
   Weights by_name;
   by_name.renamed = {{".norm_1.", ".attention.norm."}, {".norm_2.", ".mlp.norm."}};
   EXPECT_EQ(Logits(Mine("block: \"x = x + attention(norm_1(x))\" "
@@ -220,7 +221,7 @@ TEST_F(EquivalenceTest, ResiDualWithoutItsSecondStreamIsPost) {
 }
 
 // The logits are those of a stack that does nothing: head(token + position).
-TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
+TEST_F(EquivalenceTest, ReZeroAndSkipInitStartAsTheIdentity) {
   Weights weights;
   weights.constants = {{".gate", 0.0f}};
   for (const char* placement : {"rezero", "skip_init"}) {
@@ -247,41 +248,13 @@ TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
 
 // Without norms, and with learned scales of one, many rules reduce to x = x + f(x), at least in one
 // layer. The others add the stream twice, scale it, gate it, or wire it in another way.
-TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) {
-  const std::vector<std::string> sums = {"admin",
-                                         "bloom",
-                                         "double",
-                                         "double_qk",
-                                         "dropout",
-                                         "ds_init",
-                                         "head_norm",
-                                         "hybrid_norm",
-                                         "keel",
-                                         "layer_scale",
-                                         "hybrid_norm_star",
-                                         "laurel_rw",
-                                         "ln_scaling",
-                                         "none",
-                                         "normformer",
-                                         "normformer_res_scale",
-                                         "olmo2",
-                                         "olmo2_qk",
-                                         "peri",
-                                         "post",
-                                         "pre",
-                                         "prores",
-                                         "qk_norm",
-                                         "qk_norm_full",
-                                         "qk_norm_rotated",
-                                         "qkv_norm",
-                                         "rezero",
-                                         "skip_init",
-                                         "stochastic_depth",
-                                         "sub_ln",
-                                         "svformer",
-                                         "swin_v2",
-                                         "unet_skip",
-                                         "value_residual"};
+TEST_F(EquivalenceTest, PlacementsWithoutNormsEqualNoneWithExceptions) {
+  const std::vector<std::string> sums = absl::StrSplit(
+      "admin bloom double double_qk dropout ds_init head_norm hybrid_norm hybrid_norm_star "
+      "keel laurel_rw layer_scale ln_scaling none normformer normformer_res_scale olmo2 "
+      "olmo2_qk peri post pre prores qk_norm qk_norm_full qk_norm_rotated qkv_norm rezero "
+      "skip_init stochastic_depth sub_ln svformer swin_v2 unet_skip value_residual",
+      ' ');
   Weights weights;
   weights.constants = {{".gate", 1.0f},      {".gamma", 1.0f}, {".head_scale", 1.0f},
                        {".omega", 1.0f},     {".alpha", 1.0f}, {".beta", 1.0f},
@@ -301,7 +274,7 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
 
 // These wirings equal `pre` with the initial values of their papers. The sum of n streams is n
 // times the stream, which the last norm divides out except for its eps.
-TEST_F(EquivalenceTest, WiringsBeginAsPre) {
+TEST_F(EquivalenceTest, WiringsStartAsPre) {
   const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
   for (const char* placement : {"denseformer", "dropout", "frac_connections", "gpas", "hc_static",
                                 "hc_static_2", "hyper_connections", "laurel_lr", "laurel_pa",
@@ -313,7 +286,7 @@ TEST_F(EquivalenceTest, WiringsBeginAsPre) {
 
 // The second matrix of each update begins at 0, and other weights are drawn as without an adapter.
 // Updates of the last projections change how sums with the stream are rounded.
-TEST_F(EquivalenceTest, AnAdaptedModelBeginsAsTheModel) {
+TEST_F(EquivalenceTest, AdaptersStartAsTheModel) {
   for (const char* placement : {"pre", "deepnorm", "qk_norm", "deep_cross_attention"}) {
     TinyModel adapted = Tiny(placement);
     adapted.more =
@@ -360,7 +333,7 @@ TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
 }
 
 // A point has the name of the sublayer's kind or its own. Statements there replace the default.
-TEST_F(EquivalenceTest, StatementsAtAPointByTheSublayersNameReplaceTheDefault) {
+TEST_F(EquivalenceTest, SublayerStatementsReplaceTheDefault) {
   for (const std::string kind : {"attention", "linear_attention"}) {
     const auto text = [&](const std::string& inside) {
       TinyModel model = Mine(absl::StrCat("extends: \"pre\" ", inside));

@@ -81,7 +81,7 @@ TEST_F(ExpertsTest, OneTensorHoldsAllExperts) {
             DType::kF32);
 }
 
-TEST_F(ExpertsTest, AWidthOfItsOwnMayDifferFromLayerToLayer) {
+TEST_F(ExpertsTest, WidthMayDifferPerLayer) {
   TinyModel model;
   model.more = "mlp { d_ff: \"6 * layer\" bias: true }";
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -131,7 +131,7 @@ BuildOptions Train(WeightFormat format) {
 
 // More experts cost only the router's products and, in training, the gradients of the router's
 // weights.
-TEST_F(ExpertsTest, FlopsAndActivationsFollowTheExpertsThatATokenTakes) {
+TEST_F(ExpertsTest, FlopsFollowTheChosenExperts) {
   const auto few = Context("n_expert: \"4\" top_k: \"2\""),
              many = Context("n_expert: \"64\" top_k: \"2\""),
              twice = Context("n_expert: \"4\" top_k: \"4\"");
@@ -158,7 +158,7 @@ TEST_F(ExpertsTest, FlopsAndActivationsFollowTheExpertsThatATokenTakes) {
   EXPECT_EQ(products, 2 * kLayers);
 }
 
-TEST_F(ExpertsTest, DecodingReadsTheExpertsThatATokenTakes) {
+TEST_F(ExpertsTest, DecodingReadsTheChosenExperts) {
   const auto few = Context("n_expert: \"4\" top_k: \"2\" bias: true"),
              many = Context("n_expert: \"64\" top_k: \"2\" bias: true");
   constexpr int64_t kRouter = 60 * kWidth * kLayers;
@@ -216,7 +216,7 @@ TEST_F(ExpertsTest, TheBalanceLossIsMinimizedAndNotReported) {
   EXPECT_NEAR(evaluated->loss, outputs.at("loss").f[0], 1e-5);
 }
 
-TEST_F(ExpertsTest, TrainingWithTheBalanceLossSpreadsTheChoices) {
+TEST_F(ExpertsTest, BalanceLossSpreadsTheChoices) {
   const Dataset data = Documents(200, 5, 5, 0);
   const auto balance = [&](const std::string& fields) {
     const auto context = Context("n_expert: \"6\" top_k: \"1\" router: SOFTMAX " + fields);
@@ -239,7 +239,7 @@ TEST_F(ExpertsTest, TrainingWithTheBalanceLossSpreadsTheChoices) {
 
 // -- Corrections of routers
 
-TEST_F(ExpertsTest, ACorrectionChangesTheChoiceAndNotTheWeights) {
+TEST_F(ExpertsTest, CorrectionsChangeChoicesNotWeights) {
   const auto context =
       Context("n_expert: \"4\" top_k: \"1\" router: SIGMOID correction: true router_bias: true");
   EXPECT_EQ(Of(*context, "layers.1.mlp.router.correction").shape, Shape({4}));
@@ -275,7 +275,7 @@ TEST_F(ExpertsTest, ACorrectionChangesTheChoiceAndNotTheWeights) {
   EXPECT_NE(run(0).at("loss").f, all.at("loss").f);
 }
 
-TEST_F(ExpertsTest, AStepMovesCorrectionsByTheRateTowardsEqualLoads) {
+TEST_F(ExpertsTest, StepsMoveCorrectionsTowardsEqualLoads) {
   const std::string fields = "n_expert: \"6\" top_k: \"1\" router: SIGMOID correction: true";
   const auto context = Context(fields);
   const Dataset data = Documents(200, 5, 5, 0);
@@ -335,7 +335,7 @@ TEST_F(ExpertsTest, CorrectionsSpreadTheChoices) {
   EXPECT_LT(largest_share("router_correction_rate: 0.02"), largest_share(""));
 }
 
-TEST_F(ExpertsTest, ARateWithoutCorrectionsIsRefused) {
+TEST_F(ExpertsTest, RefusesARateWithoutCorrections) {
   const auto context = Context("n_expert: \"4\" top_k: \"1\"");
   const Dataset data = Documents(20, 5, 5, 0);
   const auto session =
@@ -368,7 +368,7 @@ TEST_F(ExpertsTest, RulesSeeTheFansOfOneExpert) {
   }
 }
 
-TEST_F(ExpertsTest, MuonUpdatesEachExpertsMatrixByItself) {
+TEST_F(ExpertsTest, MuonUpdatesExpertsSeparately) {
   const auto context = Context("n_expert: \"3\" top_k: \"2\" gated: true");
   const Dataset data = Documents(40, 5, 5, 0);
   const TrainSpec spec = Spec(

@@ -64,7 +64,7 @@ class FirstLossTest : public ::testing::Test {
   const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
 };
 
-TEST_F(FirstLossTest, IsThatOfAnEvenGuessAtAllWidths) {
+TEST_F(FirstLossTest, EqualsAUniformGuessAtAllWidths) {
   for (const int width : {16, 64, 256, 1024}) {
     for (const char* placement : {"pre", "post", "rezero", "deepnorm"}) {
       for (const char* positions : {"ROPE", "LEARNED"}) {
@@ -86,7 +86,7 @@ TEST_F(FirstLossTest, IsThatOfAnEvenGuessAtAllWidths) {
   }
 }
 
-TEST_F(FirstLossTest, IsThatOfAnEvenGuessInTiedPlacements) {
+TEST_F(FirstLossTest, EqualsAUniformGuessInTiedPlacements) {
   // They add two normalized streams before the head: the excess is 11 % to 18 %, with a separate
   // head as well.
   const std::set<std::string> two_streams = {"resi_dual", "siamese_norm"};
@@ -102,7 +102,7 @@ TEST_F(FirstLossTest, IsThatOfAnEvenGuessInTiedPlacements) {
   }
 }
 
-TEST_F(FirstLossTest, IsThatOfAnEvenGuessOfOtherTiedModels) {
+TEST_F(FirstLossTest, EqualsAUniformGuessInTiedModels) {
   const auto expect = [this](const char* name, const FirstLossModel& model) {
     EXPECT_NEAR(ExcessOf(model), 0, kTolerance) << name;
   };

@@ -52,7 +52,7 @@ class FusionTest : public ::testing::Test {
     return MakeContext(runtime_.get(), model.Text());
   }
 
-  Fused WhatIsFused(const std::string& placement) {
+  Fused CountFused(const std::string& placement) {
     const std::unique_ptr<ModelContext> context = Context(placement, "rms_norm");
     context->optimize.disabled = {"sum-products"};  // it would fuse the sums into products first
     BuildOptions options;
@@ -94,19 +94,19 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PlacementFusionTest, ::testing::ValuesIn(Cases
 
 // The model has two layers of two sublayers. The sum of the embeddings counts, too.
 TEST_F(FusionTest, FindsTheSumsBeforeAndAfterNorms) {
-  const Fused pre = WhatIsFused("pre");
+  const Fused pre = CountFused("pre");
   EXPECT_EQ(pre.norms, 5);      // every norm, including the last, follows a sum
   EXPECT_EQ(pre.gradients, 4);  // every branch's gradient is added to the stream's
-  const Fused post = WhatIsFused("post");
+  const Fused post = CountFused("post");
   EXPECT_EQ(post.norms, 4);
   EXPECT_EQ(post.gradients, 0);  // no gradient bypasses a norm
-  const Fused both = WhatIsFused("double");
+  const Fused both = CountFused("double");
   EXPECT_EQ(both.norms, 5);  // the norms after the sublayers have no sum before them
   EXPECT_EQ(both.gradients, 4);
 }
 
 // The statement must use the epilogue of the product, as the field does.
-TEST_F(FusionTest, AnActivationAsAStatementMakesTheProgramOfTheField) {
+TEST_F(FusionTest, ActivationStatementEqualsTheField) {
   const auto ops = [&](const std::string& mlp, const std::string& block) {
     TinyModel model;
     model.more = mlp;

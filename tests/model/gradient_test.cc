@@ -128,7 +128,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
 };
 
 // The direction is random in every tensor, so a wrong element shows with probability one.
-TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
+TEST_P(GradientTest, GradientsAgreeWithCentralDifferences) {
   if (GetParam().placement == "gpas")
     GTEST_SKIP() << "its gradient excludes the operands of stop()";
   const auto analytic = ReferenceRun(Build(true), feeds_);
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientTest, ::testing::ValuesIn(Cases()), CaseNa
 // These rules differ most, so each element is checked by itself.
 class EveryElementTest : public GradientTest {};
 
-TEST_P(EveryElementTest, ItsGradientAgreesWithCentralDifferences) {
+TEST_P(EveryElementTest, GradientsAgreeWithCentralDifferences) {
   const auto analytic = ReferenceRun(Build(true), feeds_);
   ASSERT_TRUE(analytic.ok()) << analytic.status();
   const Graph forward = Build(false);

@@ -98,7 +98,7 @@ TEST_F(GrownNormTest, WritesInitialValuesFromASeedOfEachTensor) {
   EXPECT_NE(first[0], first[1]);
 }
 
-TEST_F(GrownNormTest, InitRulesScaleAndReplaceWhatTheNormWrites) {
+TEST_F(GrownNormTest, InitRulesScaleAndReplaceInitialValues) {
   const auto plain = MakeContext(runtime_.get(), Model().Text());
   TinyModel model = Model();
   model.more =
@@ -118,7 +118,7 @@ TEST_F(GrownNormTest, InitRulesScaleAndReplaceWhatTheNormWrites) {
   }
 }
 
-TEST_F(GrownNormTest, SaysWhichTensorWasNotFilled) {
+TEST_F(GrownNormTest, NamesTheTensorThatWasNotFilled) {
   TinyModel model = Model();
   model.norm = "n";
   model.more =
@@ -267,7 +267,7 @@ TEST_F(GradientOfGrownNorm, DecodesWithTheContextOfAFullPass) {
 
 // -- Two inputs: errors
 
-TEST_F(GrownNormTest, SaysWhereANormHasTooManyOrTooFewInputs) {
+TEST_F(GrownNormTest, RefusesWrongNumbersOfInputs) {
   const auto error = [this](const std::string& norm, const std::string& placement) {
     TinyModel model;
     model.placement = "p";

@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(MatchesPatternTest, StarsStandForAnyRunOfCharacters) {
+TEST(MatchesPatternTest, StarsMatchAnyCharacters) {
   EXPECT_TRUE(MatchesPattern("*", ""));
   EXPECT_TRUE(MatchesPattern("*", "head.weight"));
   EXPECT_TRUE(MatchesPattern("*.o.weight", "layers.0.attention.o.weight"));
@@ -57,7 +57,7 @@ class InitRulesTest : public ::testing::Test {
   TinyModel model_;
 };
 
-TEST_F(InitRulesTest, DefaultsAreThoseOfPyTorch) {
+TEST_F(InitRulesTest, DefaultsFollowPyTorch) {
   model_.d_model = 16;
   model_.d_ff = 100;
   model_.more = "attention { bias: true } mlp { bias: true } head_bias: true";
@@ -91,7 +91,7 @@ TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
   EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 0.5)");
 }
 
-TEST_F(InitRulesTest, ConvolutionsAndSinksBeginAsPyTorchsAndAtZero) {
+TEST_F(InitRulesTest, ConvolutionsFollowPyTorchAndSinksAreZero) {
   const std::string text = R"pbtxt(
     n_layer: 1 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 attention { sinks: true }
     block { placement: "pre" norm: "rms_norm"
@@ -113,7 +113,7 @@ TEST_F(InitRulesTest, ConvolutionsAndSinksBeginAsPyTorchsAndAtZero) {
             absl::StrCat("normal(0, ", std::sqrt(2.0 / (4 + 32)), ")"));
 }
 
-TEST_F(InitRulesTest, EachDistributionHasTheNumbersOfItsDefinition) {
+TEST_F(InitRulesTest, DistributionsHaveTheirParameters) {
   // The shapes are [12, 8] for up (fan_in 8, fan_out 12) and [5, 8] for embedding.token.
   const auto of = [&](const std::string& distribution) {
     model_.more = absl::StrCat("init { match: \"*.mlp.up.weight\" ", distribution, " }");
@@ -178,7 +178,7 @@ TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
   EXPECT_EQ(InitOf(model_, "layers.0.attention.v.weight"), "normal(0, 0.125)");
 }
 
-TEST_F(InitRulesTest, APlacementsRulesHoldInItsOwnLayersOnly) {
+TEST_F(InitRulesTest, PlacementRulesApplyToItsLayers) {
   const std::string text = R"pbtxt(
     n_head: 2 d_model: 16 d_ff: "16" vocab_size: 5 context_length: 8
     placement { name: "zero" each: "x = x + f(x)" init { match: "*.o.weight" constant {} } }
@@ -201,7 +201,7 @@ TEST_F(InitRulesTest, APatternThatMatchesNothingIsAnError) {
 }
 
 // Trinity and Pangu start with small gains of norms.
-TEST_F(InitRulesTest, ARuleThatMatchesNoWeightIsAboutNormsAndLearnedValues) {
+TEST_F(InitRulesTest, RulesMatchNormsAndLearnedValues) {
   model_.placement = "mine";
   model_.norm = "layer_norm";
   model_.more = R"pbtxt(
@@ -226,7 +226,7 @@ TEST_F(InitRulesTest, ARuleThatMatchesNoWeightIsAboutNormsAndLearnedValues) {
   EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("has no fans"));
 }
 
-TEST_F(InitRulesTest, ATruncatedNormalHasItsCut) {
+TEST_F(InitRulesTest, TruncatedNormalHasItsCut) {
   model_.more = R"pbtxt(
     init { match: "*.q.weight" truncated_normal { mean: "1" std: "0.02" cut: "3" } scale: "2" }
     init { match: "*.k.weight" truncated_normal { std: "1 / sqrt(d_model)" } })pbtxt";
@@ -234,7 +234,7 @@ TEST_F(InitRulesTest, ATruncatedNormalHasItsCut) {
   EXPECT_THAT(InitOf(model_, "layers.0.attention.k.weight"), HasSubstr(", cut 2)"));
 }
 
-TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
+TEST_F(InitRulesTest, InvalidDistributionsAreErrors) {
   const std::pair<const char*, const char*> errors[] = {
       {"init { match: \"*\" normal { std: \"-1\" } }", "std is negative"},
       {"init { match: \"*\" truncated_normal { std: \"-1\" } }", "std is negative"},

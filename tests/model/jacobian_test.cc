@@ -404,7 +404,7 @@ class JacobianTest : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<ModelContext> context_;
 };
 
-TEST_P(JacobianTest, PrintedProductHasItsNumericValue) {
+TEST_P(JacobianTest, PrintedProductEqualsDifferences) {
   Matrices matrices;
   ASSERT_TRUE(RunStack(context_->model, &matrices).ok());
   for (int64_t layer = 0; layer < kLayers; ++layer) {
@@ -428,7 +428,7 @@ TEST_P(JacobianTest, PrintedProductHasItsNumericValue) {
 }
 
 // If x alone carries the signal over a boundary, the head depends on the embedding through it only.
-TEST_P(JacobianTest, SaysIfStreamsBesideXCarryTheSignal) {
+TEST_P(JacobianTest, NamesOtherStreamsThatCarryTheSignal) {
   std::vector<bool> others, by_x;
   for (int64_t boundary = 0; boundary <= kLayers; ++boundary) {
     others.push_back(CarriesInside() || Largest(Run(-1, boundary).head()) > 1e-9);

@@ -57,7 +57,7 @@ TEST_F(ParametersTest, StudyModelsHaveTheirPublishedCounts) {
   }
 }
 
-TEST_F(ParametersTest, NamesAndShapesStandInTheOrderOfTheData) {
+TEST_F(ParametersTest, ListsNamesAndShapesInOrder) {
   TinyModel model;
   model.n_layer = 1;
   EXPECT_THAT(
@@ -93,7 +93,7 @@ TEST_F(ParametersTest, BiasesGatesGroupedHeadsAndTiedEmbeddingsHaveTheirShapes) 
                   "head.bias [5]"));
 }
 
-TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterThePlaceWhereTheyAreUsed) {
+TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterTheirPlace) {
   TinyModel model;
   model.n_layer = 1;
   model.placement = "mine";
@@ -130,7 +130,7 @@ TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterThePlaceWhereTheyAreUse
                          "head.gate [1] constant(0.5)", "head.cap_norm.weight [5] constant(1)"));
 }
 
-TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
+TEST_F(ParametersTest, IdentityNormsHaveNoParameters) {
   TinyModel model;
   model.norm = "none";
   const std::vector<std::string> with_slots = Lines(model.Text());
@@ -139,7 +139,7 @@ TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
 }
 
 // The declarations of a plugin's parameters determine their initial values and updates.
-TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
+TEST_F(ParametersTest, NormParametersFollowThePlugin) {
   plumb_tensor_def params[] = {
       {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1, 0, nullptr},
       {"vector",
@@ -180,7 +180,7 @@ TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
 }
 
 // The buffers of a cross-row norm are tensors of the model, but not parameters.
-TEST_F(ParametersTest, ANormsBuffersAreOneStateAtEachPlace) {
+TEST_F(ParametersTest, NormBuffersAreOneStatePerPlace) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model;
   model.n_layer = 1;
@@ -214,7 +214,7 @@ TEST_F(ParametersTest, ANormsBuffersAreOneStateAtEachPlace) {
                                  "end.norm.calls [] constant(0) at 16"));
 }
 
-TEST_F(ParametersTest, ASlotMayBeCalledLikeTheSecondApplicationOfAnother) {
+TEST_F(ParametersTest, NumberedSlotNamesStayUnique) {
   TinyModel model;
   model.placement = "mine";
   for (const char* rule :
@@ -234,14 +234,14 @@ std::string Layers(int n, const std::string& group, const std::string& block) {
                       " } }");
 }
 
-TEST_F(ParametersTest, LayersThatShareHaveTheParametersOfTheFirst) {
+TEST_F(ParametersTest, SharingLayersHaveTheParametersOfTheFirst) {
   const std::vector<std::string> one = Lines(Layers(1, "", ""));
   EXPECT_EQ(Lines(Layers(5, "share: true", "")), one);
   EXPECT_EQ(Lines(Layers(5, "", "share: \"all\"")), one);
   EXPECT_NE(Lines(Layers(5, "", "")), one);
 }
 
-TEST_F(ParametersTest, LayersMayKeepNormsAndLearnedValuesOfTheirOwn) {
+TEST_F(ParametersTest, SharingLayersMayKeepOwnNorms) {
   std::vector<std::string> of_layer_2;
   for (const ParameterSpec& parameter : List(Layers(3, "share: true", "own_norms: true"))) {
     if (absl::StartsWith(parameter.name, "layers.2.")) of_layer_2.push_back(parameter.name);
@@ -267,7 +267,7 @@ TEST_F(ParametersTest, ExtraParametersOfSharingLayers) {
   EXPECT_THAT(gates, ElementsAre("layers.0.mlp.gate.weight uniform(-0.5, 0.5)"));
 }
 
-TEST_F(ParametersTest, StatisticsOfNormsAreNotShared) {
+TEST_F(ParametersTest, SharingLayersHaveOwnNormBuffers) {
   TinyModel model;
   model.norm = "bn";
   model.more = R"pbtxt(norm { name: "bn" plugin: "batch_norm" allow_cross_token: true })pbtxt";
@@ -285,7 +285,7 @@ TEST_F(ParametersTest, StatisticsOfNormsAreNotShared) {
   }
 }
 
-TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
+TEST_F(ParametersTest, RefusesToShareOtherShapes) {
   const auto error = [&](const std::string& first, const std::string& second) {
     const std::string block = "layers { block { placement: \"pre\" share: \"a\" ";
     return std::string(ErrorOf(absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 ",
@@ -306,7 +306,7 @@ TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
 }
 
 // Checkpoints and graphs cannot distinguish two tensors of one name.
-TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
+TEST_F(ParametersTest, RefusesSlotsNamedLikeAProjection) {
   TinyModel model;
   model.placement = "mine";
   const auto error_of = [&](const std::string& body) {

@@ -170,7 +170,7 @@ class PassesTest : public ::testing::Test {
 
 class PlacementPassesTest : public PassesTest, public ::testing::WithParamInterface<Case> {};
 
-TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
+TEST_P(PlacementPassesTest, KeepResultsInAnyCombination) {
   const Case& c = GetParam();
   const std::unique_ptr<ModelContext> context = Context(c.placement, c.sublayers);
   for (const bool gradients : {true, false}) {
@@ -238,7 +238,7 @@ TEST_F(PassesTest, RecomputingRepeatsNoUpdate) {
   }
 }
 
-TEST_F(PassesTest, FindWhatTheyAreForInATransformer) {
+TEST_F(PassesTest, FindTheirPatternsInATransformer) {
   const auto count = [this](const std::string& sublayers) {
     std::map<std::string, int> ops;
     for (const Node& node : TrainProgram(*Context("pre", sublayers)).nodes) {
@@ -262,7 +262,7 @@ TEST_F(PassesTest, FindWhatTheyAreForInATransformer) {
   EXPECT_EQ(llama["matmul_add"], 4);
 }
 
-TEST_F(PassesTest, TakeTheNormOfEachGradientRightAfterItIsMade) {
+TEST_F(PassesTest, SumSquaresRightAfterEachGradient) {
   for (const char* norm : {"layer_norm", "scale_norm", "dyt"}) {  // gains are vectors or f32[]
     SCOPED_TRACE(norm);
     const std::unique_ptr<ModelContext> context = Context("pre", kGpt2, norm);

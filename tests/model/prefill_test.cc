@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/compile/executable.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/session/decode_session.h"
@@ -139,7 +140,7 @@ TEST_P(PrefillEveryPlacementTest, ComputesTheSameLogitsAndCaches) {
   for (const auto& [name, tensor] : *want) EXPECT_EQ(got->at(name).f, tensor.f) << name;
 }
 
-TEST_P(PrefillEveryPlacementTest, TheLastLayerComputesKeysAndValuesOfAllTokensAndNothingElse) {
+TEST_P(PrefillEveryPlacementTest, LastLayerComputesOnlyKeysAndValuesOfAllTokens) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
   const int layers = LayersOf(GetParam().placement);
   const Graph graph = Narrowed(*context, Prompt(kBatch, 7));
@@ -156,7 +157,7 @@ TEST_P(PrefillEveryPlacementTest, TheLastLayerComputesKeysAndValuesOfAllTokensAn
   EXPECT_EQ(tokens(layers - 1, "attention.v"), 7);
 }
 
-TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
+TEST_P(PrefillEveryPlacementTest, PromptsContinueIdentically) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
@@ -190,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PrefillEveryPlacementTest, ::testing::ValuesIn
 // The formulas have other streams next to x, learned scales, conditions, products of tensors,
 // attention as the last sublayer, and a norm over tokens, which decodes with its running
 // statistics.
-TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
+TEST_F(PrefillTest, NarrowsCustomFormulas) {
   const char* const kMacaron = R"pbtxt(
     placement {
       name: "mine"
@@ -244,7 +245,7 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
 }
 
 // The graph is the last layer of GPT-2 after the pass alone.
-TEST_F(PrefillTest, TheLastLayerOfGpt2) {
+TEST_F(PrefillTest, NarrowsTheLastLayerOfGpt2) {
   TinyModel model;
   model.n_layer = 1;
   model.norm = "layer_norm";
@@ -253,25 +254,7 @@ TEST_F(PrefillTest, TheLastLayerOfGpt2) {
       ToString(Narrowed(*MakeContext(runtime_.get(), model.Text()), Prompt(kBatch, 4)));
   // The comparison starts at the input of the layer.
   EXPECT_EQ(text.substr(text.find("embedding = ") - 17),
-            R"graph(%24 f32[2, 4, 8] embedding = combine(%22, %23) {coefs=[1, 1], constant=0}
-%25 f32[2, 4, 8] layers.0.attention.norm.out = norm(%24, %2, %3) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
-%43 f32[2, 1, 8] layers.0.attention.norm.out.last_token = last_token(%25)
-%26 f32[2, 1, 8] layers.0.attention.q = matmul(%43, %4, %5) {transpose_b=true}
-%27 f32[2, 4, 8] layers.0.attention.k = matmul(%25, %6, %7) {transpose_b=true}
-%28 f32[2, 4, 8] layers.0.attention.v = matmul(%25, %8, %9) {transpose_b=true}
-%31 f32[2, 1, 8] layers.0.attention.context, %32 f32[2, 2, 8, 4] layers.0.attention.context.1, %33 f32[2, 2, 8, 4] layers.0.attention.context.2 = attention_cached(%26, %27, %28, %29, %30, %21) {n_head=2, n_kv_head=2, scale=0.5}
-%34 f32[2, 1, 8] layers.0.attention.o = matmul(%31, %10, %11) {transpose_b=true}
-%44 f32[2, 1, 8] embedding.last_token = last_token(%24)
-%35 f32[2, 1, 8] layers.0.sum = combine(%44, %34) {coefs=[1, 1], constant=0}
-%36 f32[2, 1, 8] layers.0.mlp.norm.out = norm(%35, %12, %13) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
-%37 f32[2, 1, 12] layers.0.mlp.up = matmul(%36, %14, %15) {transpose_b=true}
-%38 f32[2, 1, 12] layers.0.mlp.hidden = act(%37) {kind="gelu_tanh"}
-%39 f32[2, 1, 8] layers.0.mlp.down = matmul(%38, %16, %17) {transpose_b=true}
-%40 f32[2, 1, 8] layers.0.sum_2 = combine(%35, %39) {coefs=[1, 1], constant=0}
-%41 f32[2, 1, 8] end.norm.out = norm(%40, %18, %19) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
-%42 f32[2, 1, 5] logits = matmul(%41, %0) {transpose_b=true}
-output logits = %42
-)graph");
+            *ReadFile(PLUMB_SOURCE_DIR "/tests/model/graphs/narrowed_gpt2.txt"));
 }
 
 // The model is GPT-2 124M. The last of its twelve layers computes queries, attention, the output

@@ -138,7 +138,7 @@ class RandomFormulasTest : public ::testing::Test {
   std::unique_ptr<ModelContext> context_;
 };
 
-TEST_F(RandomFormulasTest, AreReadOrRefusedAndAgreeWithTheReference) {
+TEST_F(RandomFormulasTest, AgreeWithTheReferenceOrAreRefused) {
   const uint64_t first = FromEnvironment("PLUMB_RANDOM_FORMULAS_FROM", 0);
   const uint64_t count = FromEnvironment("PLUMB_RANDOM_FORMULAS", 3000);
   const int64_t every =

@@ -56,7 +56,7 @@ constexpr char kQ[] = "layers.0.attention.q.weight";
 constexpr char kNorm[] = "layers.1.mlp.norm.weight";
 constexpr char kDownBias[] = "layers.1.mlp.down.bias";
 
-TEST_F(UpdatePlanTest, WithoutRulesMatricesDecayAndAllElseIsTheRecipes) {
+TEST_F(UpdatePlanTest, DefaultsFollowTheRecipe) {
   const std::string recipe = "weight_decay: 0.2 beta1: 0.8 beta2: 0.9 eps: 1e-6 grad_clip: 3";
   const ParameterUpdate q = Of(recipe, kQ), norm = Of(recipe, kNorm);
   EXPECT_EQ(q.rule, -1);
@@ -103,7 +103,7 @@ TEST_F(UpdatePlanTest, ExpressionsReadTheModelTheTensorAndTheRecipe) {
   EXPECT_EQ(Of(layers, "head.weight").rule, -1);
 }
 
-TEST_F(UpdatePlanTest, TheFirstRuleThatMatchesHoldsAlone) {
+TEST_F(UpdatePlanTest, FirstMatchingRuleApplies) {
   const char recipe[] =
       "rule { match: '*.norm.weight' learning_rate: 'lr / 10' }"
       "rule { match: 'layers.*' tensors: VECTORS weight_decay: '0.3' }"
@@ -141,7 +141,7 @@ TEST_F(UpdatePlanTest, FrozenTensorsHaveNoUpdateUnlessAnEarlierRuleMatches) {
   EXPECT_TRUE(Plan("rule { match: '*' freeze: false }")->frozen.empty());
 }
 
-TEST_F(UpdatePlanTest, SomethingMustBeTrainedAndFrozenMatricesAreNotNormalized) {
+TEST_F(UpdatePlanTest, RefusesToFreezeAllOrNormalizeFrozen) {
   EXPECT_THAT(
       Error("max_steps: 3\nrule { match: 'layers.*' freeze: true }\n"
             "rule { match: '*' freeze: true }"),

@@ -115,7 +115,7 @@ TEST(ActivationKindTest, SuggestsANameForAMisspeltOne) {
   EXPECT_NE(kind.status().message().find("gelu_tanh"), absl::string_view::npos) << kind.status();
 }
 
-TEST(MapTest, LogOfWhatHasNoLogarithmIsNoNumber) {
+TEST(MapTest, LogOfNegativeIsNaN) {
   ForEachSimdTarget([&](const std::string& target) {
     const double infinity = std::numeric_limits<double>::infinity();
     const std::vector<double> y = Apply("map", "log", {-1, 0, infinity, 1, -infinity});

@@ -101,12 +101,12 @@ void ExpectFigures(AttentionShape shape, bool has_sinks, bool has_lengths, bool 
 // Two sequences of nine tokens, four heads that share two heads of keys, eleven wide.
 constexpr AttentionShape kShape = {2, 9, 9, 4, 2, 11, 0.4, 0, 0, 0};
 
-TEST(AttentionFiguresTest, AreThoseOfASoftmax) {
+TEST(AttentionFiguresTest, MatchASoftmax) {
   ExpectFigures(kShape, false, false, false);
   ExpectFigures(kShape, false, false, true);
 }
 
-TEST(AttentionFiguresTest, KnowEveryVariant) {
+TEST(AttentionFiguresTest, CoverEveryVariant) {
   AttentionShape capped = kShape, windowed = kShape, sloped = kShape;
   capped.cap = 0.7;
   windowed.window = 3;

@@ -47,7 +47,7 @@ class DropTest : public testing::Test {
   OpRegistry registry_;
 };
 
-TEST_F(DropTest, ElementsAreZeroWithProbabilityPAndTheMeanStays) {
+TEST_F(DropTest, DropsWithProbabilityPAndKeepsTheMean) {
   const std::vector<double> x = {-3, -1, -0.5, 0.25, 0.5, 1, 2, 8};  // exact in bf16
   const auto n = static_cast<int64_t>(x.size());
   constexpr int kDraws = 4000;
@@ -89,7 +89,7 @@ TEST_F(DropTest, DropPathDropsWholeSequences) {
   }
 }
 
-TEST_F(DropTest, MasksOfPlacesSeedsAndStepsAreIndependent) {
+TEST_F(DropTest, MasksAreIndependent) {
   const std::vector<Where> all = {{},
                                   {"layers.1.attention.drop"},
                                   {"layers.0.mlp.drop"},
@@ -115,7 +115,7 @@ TEST_F(DropTest, MasksOfPlacesSeedsAndStepsAreIndependent) {
 }
 
 // Rows 3 and 4 of a step in a separate pass, whose sequences are shorter than the longest.
-TEST_F(DropTest, ADrawDoesNotDependOnTheOtherRowsNorOnPadding) {
+TEST_F(DropTest, MasksDoNotDependOnOtherRows) {
   constexpr size_t kWidth = 3, kLong = 7, kShort = 5;
   for (const bool path : {false, true}) {
     const std::vector<double> all =

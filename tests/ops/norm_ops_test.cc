@@ -77,7 +77,7 @@ OpCase SumCase(const Shape& x) {
   return c;
 }
 
-TEST_F(NormOpsTest, AddNormIsASumAndANormToTheBit) {
+TEST_F(NormOpsTest, AddNormEqualsSumAndNorm) {
   for (const char* id : kRowWise) {
     for (const auto& [x, dim] : kShapes) {
       const OpCase fused = NormCase("add_norm", id, {Random(x), Random(x)}, dim);
@@ -101,7 +101,7 @@ TEST_F(NormOpsTest, AddNormIsASumAndANormToTheBit) {
   }
 }
 
-TEST_F(NormOpsTest, NormGradWithDsumIsAGradientAndASumToTheBit) {
+TEST_F(NormOpsTest, NormGradWithDsumEqualsGradientAndSum) {
   for (const char* id : kRowWise) {
     for (const auto& [x, dim] : kShapes) {
       const std::shared_ptr<const NormAttr> attr = MakeNormAttr(id, dim);
@@ -166,7 +166,7 @@ struct FewChunks {
   }
 };
 
-TEST_F(NormOpsTest, NormGradCutsRowsIntoNoMoreChunksThanTheNormWants) {
+TEST_F(NormOpsTest, NormGradRespectsMaxChunks) {
   const Shape x = {800, 16};
   std::vector<std::vector<ReferenceTensor>> results;
   for (const uint32_t max : {0, 1, 3, 1000}) {
@@ -243,7 +243,7 @@ TEST_F(NormOpsTest, CrossNormMayTakeStatisticsInEvaluation) {
   ASSERT_EQ(trained->size(), 4u);           // y, state, call_saved, saved
 }
 
-TEST_F(NormOpsTest, CrossNormGradUpdatesTheStateAndKeepsWhatForwardSaved) {
+TEST_F(NormOpsTest, CrossNormGradUpdatesTheState) {
   const OpCase c = NormCase(
       "cross_norm_grad", "test.batch",
       {Random({300, 4}), Absent(), Random({300, 4}), Random({48}), Random({16}), Absent()}, 4);
@@ -298,7 +298,7 @@ TEST_F(NormOpsTest, NormSavesNothingOutsideOfTraining) {
   }
 }
 
-TEST_F(NormOpsTest, NormIsNotDifferentiatedWithoutWhatItSaves) {
+TEST_F(NormOpsTest, NormGradRequiresSavedValues) {
   const auto attr = MakeNormAttr("rms_norm", 16);
   ASSERT_GT(attr->instance().saved_per_row(), 0);
   OpCase c;
@@ -317,7 +317,7 @@ TEST_F(NormOpsTest, NormIsNotDifferentiatedWithoutWhatItSaves) {
   EXPECT_THAT(std::move(b).Finish().status().ToString(), HasSubstr("train = true"));
 }
 
-TEST_F(NormOpsTest, NormPassesOnThePluginsMessageForTheFirstRow) {
+TEST_F(NormOpsTest, NormReturnsThePluginsMessage) {
   const OpCase c = TanhNormCase("test.tanh", {300, 100}, 100);
   std::vector<ReferenceTensor> inputs = MakeInputs(c);
   inputs[0].f[40 * 100 + 7] = inputs[0].f[290 * 100] = std::numeric_limits<double>::quiet_NaN();
@@ -328,7 +328,7 @@ TEST_F(NormOpsTest, NormPassesOnThePluginsMessageForTheFirstRow) {
   }
 }
 
-TEST_F(NormOpsTest, NormReferenceDoesWithoutDouble) {
+TEST_F(NormOpsTest, NormReferenceFallsBackToF32) {
   const OpCase with = TanhNormCase("test.tanh", {9, 6}, 6);
   const OpCase without = TanhNormCase("test.tanh_f32", {9, 6}, 6);
   const std::vector<ReferenceTensor> inputs = MakeInputs(with);
@@ -345,7 +345,7 @@ TEST_F(NormOpsTest, NormReferenceDoesWithoutDouble) {
   EXPECT_THAT(results[1], Pointwise(DoubleNear(1e-6), results[0]));
 }
 
-TEST_F(NormOpsTest, NormSaysWhichOperandDoesNotFit) {
+TEST_F(NormOpsTest, NormNamesTheWrongOperand) {
   OpCase c = TanhNormCase("test.tanh", {9, 6}, 6);
   c.inputs[2] = Random({5});
   EXPECT_THAT(Refusal(c), HasSubstr("parameter shift"));

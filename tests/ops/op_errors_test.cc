@@ -53,7 +53,7 @@ TEST_F(OpErrorsTest, MatmulNamesTheSizesThatDiffer) {
               HasSubstr("a must be f32 or bf16 and is i32"));
 }
 
-TEST_F(OpErrorsTest, MatmulRefusesToDifferentiateWhatWouldComeOutInAnotherShape) {
+TEST_F(OpErrorsTest, MatmulRefusesGradientsOfAnotherShape) {
   GraphBuilder b(&registry_);
   const ValueId x = b.Parameter("x", F32({6, 3}));
   const ValueId y = b.Parameter("y", F32({2, 3, 5}));
@@ -65,7 +65,7 @@ TEST_F(OpErrorsTest, MatmulRefusesToDifferentiateWhatWouldComeOutInAnotherShape)
   EXPECT_THAT(std::string(std::move(b).Finish().status().message()), HasSubstr("f32[6, 3]"));
 }
 
-TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
+TEST_F(OpErrorsTest, CombineRequiresACoefficientPerTerm) {
   EXPECT_THAT(
       ShapeError("combine", {Random({2}), Random({2})}, Attrs({{"coefs", std::vector<double>{1}}})),
       HasSubstr("2 terms need as many coefficients, not 1"));
@@ -74,7 +74,7 @@ TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
               HasSubstr("operand 0 and operand 1 must have the same type"));
 }
 
-TEST_F(OpErrorsTest, MulWantsWidthsThatDivideAndRowsAlike) {
+TEST_F(OpErrorsTest, MulRequiresEqualRowsAndDivisibleWidths) {
   EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({4})}), HasSubstr("must divide 6"));
   EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({2, 4})}), HasSubstr("must divide 6"));
   EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({3, 6})}),
@@ -84,7 +84,7 @@ TEST_F(OpErrorsTest, MulWantsWidthsThatDivideAndRowsAlike) {
       HasSubstr("size must divide 6"));
 }
 
-TEST_F(OpErrorsTest, ActivationsSuggestAName) {
+TEST_F(OpErrorsTest, SuggestsActivationNames) {
   EXPECT_THAT(ShapeError("act", {Random({2})}, Attrs({{"kind", std::string("sillu")}})),
               HasSubstr("did you mean \"silu\""));
   EXPECT_THAT(
@@ -92,12 +92,12 @@ TEST_F(OpErrorsTest, ActivationsSuggestAName) {
       HasSubstr("did you mean \"gelu\""));
 }
 
-TEST_F(OpErrorsTest, FillWantsPositiveDimensions) {
+TEST_F(OpErrorsTest, FillRequiresPositiveDimensions) {
   EXPECT_THAT(ShapeError("fill", {}, Attrs({{"dims", std::vector<double>{2, 0}}, {"value", 1.0}})),
               HasSubstr("positive integers"));
 }
 
-TEST_F(OpErrorsTest, OnlyCachedAttentionTakesFewerQueriesThanKeys) {
+TEST_F(OpErrorsTest, FewerQueriesThanKeysRequireACache) {
   const Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
   const CaseInput three = Random({1, 3, 4}), two = Random({1, 2, 4});
   const CaseInput cache = Random({1, 2, 8, 2});
@@ -114,7 +114,7 @@ TEST_F(OpErrorsTest, OnlyCachedAttentionTakesFewerQueriesThanKeys) {
               HasSubstr("q has 2 tokens and k 3: they must have as many"));
 }
 
-TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
+TEST_F(OpErrorsTest, AttentionChecksSinksAndWindow) {
   Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
   const CaseInput x = Random({1, 3, 4});
   EXPECT_EQ(ShapeError("attention", {x, x, x, Random({2})}, heads), "");
@@ -126,7 +126,7 @@ TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
   EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
 }
 
-TEST_F(OpErrorsTest, BiasesOfKeysAreOneATokenAndHeadAndAlone) {
+TEST_F(OpErrorsTest, KeyBiasesAreOnePerTokenAndHead) {
   Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
   const CaseInput x = Random({1, 3, 4}), bias = Random({1, 3, 2}), sinks = Random({2});
   const CaseInput cache = Random({1, 2, 8, 2}), positions = Ints({1, 3}, {0, 1, 2});
@@ -143,7 +143,7 @@ TEST_F(OpErrorsTest, BiasesOfKeysAreOneATokenAndHeadAndAlone) {
               HasSubstr("without sinks, lengths, cap, window"));
 }
 
-TEST_F(OpErrorsTest, ConvolutionsWantAWeightAChannel) {
+TEST_F(OpErrorsTest, ConvolutionsRequireAWeightPerChannel) {
   const CaseInput x = Random({2, 3, 4}), weight = Random({4, 2}), cache = Random({2, 1, 8, 4});
   EXPECT_THAT(ShapeError("causal_conv", {x, Random({3, 2})}), HasSubstr("the weight f32[3, 2]"));
   EXPECT_THAT(ShapeError("causal_conv", {x, weight, Random({2})}), HasSubstr("must be f32[4]"));
@@ -172,7 +172,7 @@ TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
           .ok());
 }
 
-TEST_F(OpErrorsTest, OpsOfExpertsWantRowsAndGroupsThatFit) {
+TEST_F(OpErrorsTest, ExpertOpsRequireMatchingRows) {
   const auto route = [](int64_t top_k, const char* router) {
     return Attrs({{"top_k", top_k}, {"router", std::string(router)}});
   };

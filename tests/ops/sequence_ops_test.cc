@@ -99,7 +99,7 @@ ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
 
 // Returns the first `count` tokens of a cache[batch, heads, capacity, head_dim] as x[batch, count,
 // width].
-ReferenceTensor OfCache(const ReferenceTensor& cache, int64_t count) {
+ReferenceTensor CachedRows(const ReferenceTensor& cache, int64_t count) {
   const Shape& shape = cache.type.shape;
   const int64_t heads = shape[1], capacity = shape[2], head_dim = shape[3];
   ReferenceTensor out;
@@ -139,8 +139,8 @@ TEST_F(SequenceOpsTest, CachedAttentionInChunksEqualsAttentionToAll) {
       v_cache = (*got)[2];
       position += count;
     }
-    EXPECT_EQ(OfCache(k_cache, kSizes.tokens).f, inputs[1].f);
-    EXPECT_EQ(OfCache(v_cache, kSizes.tokens).f, inputs[2].f);
+    EXPECT_EQ(CachedRows(k_cache, kSizes.tokens).f, inputs[1].f);
+    EXPECT_EQ(CachedRows(v_cache, kSizes.tokens).f, inputs[2].f);
   }
 }
 
@@ -167,7 +167,7 @@ TEST_F(SequenceOpsTest, AttentionDoesNotLookAhead) {
 }
 
 // Scores that grow with the key's position make every block of keys raise the maximum.
-TEST_F(SequenceOpsTest, AttentionFollowsScoresThatGrowWithTheKeysPlace) {
+TEST_F(SequenceOpsTest, AttentionRescalesForGrowingScores) {
   Sizes sizes = kSizes;
   sizes.tokens = 200;
   for (OpCase c : {Attention(sizes), Bf16Attention(sizes)}) {
@@ -184,7 +184,7 @@ TEST_F(SequenceOpsTest, AttentionFollowsScoresThatGrowWithTheKeysPlace) {
   }
 }
 
-TEST_F(SequenceOpsTest, AttentionPassesOnANaNInOneKey) {
+TEST_F(SequenceOpsTest, AttentionPropagatesANaNKey) {
   for (const OpCase& c : {Attention(kSizes), Bf16Attention(kSizes)}) {
     std::vector<ReferenceTensor> inputs = MakeInputs(c);
     inputs[1].f[static_cast<size_t>(3 * kSizes.kv_heads * kSizes.head_dim)] =
@@ -198,7 +198,7 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInOneKey) {
   }
 }
 
-TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
+TEST_F(SequenceOpsTest, AttentionPropagatesANaNSink) {
   for (OpCase c : {Attention(kSizes), Bf16Attention(kSizes), CachedAttention(kSizes, 1, 90)}) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     c.inputs.push_back(Values({kSizes.heads}, {0, nan, 0, 0}));
@@ -213,7 +213,7 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
 // Feeds chunks, shorter and longer than the window, to a ring of the window's size and to a cache
 // of all tokens. All bits must agree: a ring changes where keys are stored, not how they are added
 // up.
-TEST_F(SequenceOpsTest, ARingGivesTheBitsOfACacheOfAllTokens) {
+TEST_F(SequenceOpsTest, RingCacheEqualsFullCache) {
   constexpr int64_t kWindow = 20, kAll = 260;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     std::vector<ReferenceTensor> caches[2];
@@ -251,7 +251,7 @@ TEST_F(SequenceOpsTest, ACacheMustHoldTheWindow) {
 
 // A head whose sink is far above its scores attends to nothing; one whose sink is far below attends
 // as without a sink.
-TEST_F(SequenceOpsTest, SinksThatAreFarFromTheScoresDecide) {
+TEST_F(SequenceOpsTest, ExtremeSinksDominate) {
   OpCase c = Attention(kSizes);
   const std::vector<ReferenceTensor> plain_inputs = MakeInputs(c);
   const auto plain = Run(c, plain_inputs);
@@ -305,7 +305,7 @@ TEST_F(SequenceOpsTest, CachedAttentionRefusesPositionsWithAGap) {
   EXPECT_THAT(Refusal(c), HasSubstr("position -1 of row 0"));
 }
 
-TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
+TEST_F(SequenceOpsTest, AttentionNamesTheWrongOperand) {
   Sizes sizes = kSizes;
   sizes.kv_heads = 3;
   EXPECT_THAT(Refusal(Attention(sizes)),
@@ -397,7 +397,7 @@ TEST_F(SequenceOpsTest, RotationOfScaledFrequenciesByHand) {
                                        std::sin(1) / 2, std::sin(0.05) / 2, std::sin(0.005) / 2}));
 }
 
-TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
+TEST_F(SequenceOpsTest, RotationRefusesInvalidScalings) {
   OpCase c;
   c.op = "rope";
   c.inputs = {Random({1, 2, 8}), Ints({1, 2}, {0, 1})};
@@ -450,7 +450,7 @@ TEST_F(SequenceOpsTest, CrossEntropyOfNoTargetIsZero) {
   EXPECT_THAT((*grad)[0].f, Each(0.0));
 }
 
-TEST_F(SequenceOpsTest, CrossEntropyStandsLargeLogitsAndPassesOnANaN) {
+TEST_F(SequenceOpsTest, CrossEntropyOfExtremeLogits) {
   OpCase c;
   c.op = "cross_entropy";
   c.inputs = {Values({1, 3}, {3e38, -3e38, 3e38}), Ints({1}, {2})};

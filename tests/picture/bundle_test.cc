@@ -35,7 +35,7 @@ FlowNode Indexed(FlowKind kind, int64_t index, std::vector<FlowEdge> inputs = {}
   return node;
 }
 
-TEST(BundleTest, WeightsOfSumsStandOnTheirEdges) {
+TEST(BundleTest, WeightsOfSumsLabelTheirEdges) {
   const std::string body =
       "learned { name: \"a\" init: 1 } learned { name: \"b\" init: 1 } "
       "each: \"x = a * x + 2 * sigmoid(b) * f(x)\"";
@@ -51,7 +51,7 @@ TEST(BundleTest, OneWeightStaysAGain) {
 }
 
 // A factor that is read by another node as well remains a node.
-TEST(BundleTest, AGainThatIsReadTwiceStays) {
+TEST(BundleTest, SharedGainsRemainNodes) {
   const std::string body =
       "learned { name: \"a\" init: 1 } learned { name: \"b\" init: 1 } "
       "each: \"y = a * f(x)\" each: \"x = b * x + a * x + y + tanh(y)\"";
@@ -60,7 +60,7 @@ TEST(BundleTest, AGainThatIsReadTwiceStays) {
 
 // In static hyper-connections each of n streams is a weighted sum of all streams and of the
 // sublayer's output.
-TEST(BundleTest, StreamsOfOneNameAreOneLine) {
+TEST(BundleTest, StreamsOfOneNameAreMerged) {
   FlowSection section;
   std::vector<FlowEdge> read;
   for (int i = 0; i < 3; ++i) {
@@ -87,7 +87,7 @@ TEST(BundleTest, StreamsOfOneNameAreOneLine) {
 }
 
 // The value is a sum over all earlier layers and this layer's output.
-TEST(BundleTest, EarlierValuesAreOneNode) {
+TEST(BundleTest, EarlierValuesAreMerged) {
   FlowSection section;
   section.nodes.push_back(Node(FlowKind::kEnter, "x"));
   section.nodes.push_back(Node(FlowKind::kSublayer, "mlp", {From(0)}));
@@ -124,7 +124,7 @@ TEST(BundleTest, IndicesAreCutOutOfNames) {
   EXPECT_EQ(WithoutIndices("a]b"), "a]b");
 }
 
-TEST(IndexTextTest, IsWhatAFormulaWouldSay) {
+TEST(IndexTextTest, IsAFormula) {
   const std::vector<int64_t> layers = {0, 1, 2};
   EXPECT_EQ(IndexText(layers, {{0, 0, ""}, {0, 1, ""}, {0, 2, ""}}), "0..layer - 1");
   EXPECT_EQ(IndexText(layers, {{1, 1, ""}, {2, 2, ""}, {3, 3, ""}}), "layer");
@@ -134,7 +134,7 @@ TEST(IndexTextTest, IsWhatAFormulaWouldSay) {
   EXPECT_EQ(IndexText(layers, {{0, 0, ""}, {0, 3, ""}, {0, 4, ""}}), "...");
 }
 
-TEST(CommonLabelTest, LeavesOutNumbersThatDiffer) {
+TEST(CommonLabelTest, DropsNumbersThatDiffer) {
   EXPECT_EQ(CommonLabel("min(0.001 * step, 1)", "min(1e-05 * step, 1)"), "min(… * step, 1)");
   EXPECT_EQ(CommonLabel("min(… * step, 1)", "min(3 * step, 1)"), "min(… * step, 1)");
   EXPECT_EQ(CommonLabel("window of 4", "window of 16"), "window of …");

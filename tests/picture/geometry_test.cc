@@ -74,7 +74,7 @@ TEST(GeometryTest, NodesDoNotTouch) {
 }
 
 // Overlapping lines cannot be distinguished.
-TEST(GeometryTest, WiresOverlapOnlyWhereTheyComeFromOrGoToOneNode) {
+TEST(GeometryTest, WiresOverlapOnlyAtACommonNode) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     for (const SectionBox& section : Measure(flow.picture).sections) {
       const std::vector<Piece> pieces = PiecesOf(section);

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(SvgTest, IsOneNestOfElementsThatNeedsNothingElse) {
+TEST(SvgTest, IsWellFormedAndSelfContained) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     const std::string svg = ToSvg(flow.picture);
     EXPECT_THAT(BadlyNested(svg), testing::IsEmpty()) << flow.name;
@@ -40,7 +40,7 @@ TEST(SvgTest, EveryNameIsText) {
 }
 
 // Names of models and placements may contain any characters.
-TEST(SvgTest, NamesCannotEndTheElementThatHoldsThem) {
+TEST(SvgTest, NamesAreEscaped) {
   FlowPicture picture = FlowOfPlacement("pre");
   const std::string name = "</text><script>&\"\x01\xff\n";
   picture.name = name;

@@ -23,7 +23,7 @@ std::string Refusal(const plumb_norm_plugin& table) {
   return std::string(plugin.status().message());
 }
 
-TEST(DescriptorTest, ReadsWhatTheTableSays) {
+TEST(DescriptorTest, ReadsTheTable) {
   const plumb_norm_plugin table = test_norm::Table();
   const auto plugin = NormPlugin::Create(&table, "/lib/test.so");
   ASSERT_TRUE(plugin.ok()) << plugin.status();
@@ -84,7 +84,7 @@ TEST(DescriptorTest, NamesAllMissingFunctions) {
   EXPECT_THAT(Refusal(table), HasSubstr("functions layout, backward"));
 }
 
-TEST(DescriptorTest, NamesMandatoryFlagsItDoesNotUnderstand) {
+TEST(DescriptorTest, NamesUnknownMandatoryFlags) {
   plumb_norm_plugin table = test_norm::Table();
   table.flags = 1u << 20;
   EXPECT_THAT(Refusal(table), AllOf(HasSubstr("bit 20"), HasSubstr("unknown to this version")));
@@ -150,7 +150,7 @@ TEST(DescriptorTest, ReadsHintsAndElementTypes) {
   EXPECT_FALSE(plugin->cross_row());
 }
 
-TEST(DescriptorTest, FindsTheResidualExtensionWhenItIsWholeAndRowWise) {
+TEST(DescriptorTest, FindsTheResidualExtension) {
   plumb_norm_plugin table = test_norm::Table();
   EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
   table.get_extension = test_norm::GetExtension;
@@ -167,7 +167,7 @@ TEST(DescriptorTest, FindsTheResidualExtensionWhenItIsWholeAndRowWise) {
   EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
 }
 
-TEST(DescriptorTest, SurvivesExceptionsOfWhatItAsks) {
+TEST(DescriptorTest, ExceptionsOfThePluginAreErrors) {
   plumb_norm_plugin table = test_norm::Table();
   table.available = [](char*, size_t) -> plumb_status { throw std::bad_alloc(); };
   EXPECT_THAT(std::string(NormPlugin::Create(&table, "").status().message()),
@@ -178,19 +178,19 @@ TEST(DescriptorTest, SurvivesExceptionsOfWhatItAsks) {
               HasSubstr("exception int left get_extension()"));
 }
 
-TEST(DescriptorTest, IgnoresHintsItDoesNotKnow) {
+TEST(DescriptorTest, IgnoresUnknownHints) {
   plumb_norm_plugin table = test_norm::Table();
   table.flags = 1u << 15;
   EXPECT_TRUE(NormPlugin::Create(&table, "").ok());
 }
 
-TEST(DescriptorTest, SaysWhichMinorIsNeeded) {
+TEST(DescriptorTest, NamesTheRequiredMinor) {
   plumb_norm_plugin table = test_norm::Table();
   table.min_host_minor = 7;
   EXPECT_THAT(Refusal(table), AllOf(HasSubstr("1.7"), HasSubstr("has 1.1")));
 }
 
-TEST(DescriptorTest, PassesOnWhyANormIsNotAvailable) {
+TEST(DescriptorTest, ReturnsWhyANormIsUnavailable) {
   plumb_norm_plugin table = test_norm::Table();
   table.available = [](char* err, size_t cap) -> plumb_status {
     std::snprintf(err, cap, "this machine has no abacus");
@@ -353,7 +353,7 @@ TEST_F(LayoutTest, OnlyNormsOfTwoInputsReadTheSecond) {
   EXPECT_TRUE(ReadLayout(layout_, 16, cross_row_, /*two_inputs=*/true).ok());
 }
 
-TEST_F(LayoutTest, RefusesAnOperandItDoesNotKnow) {
+TEST_F(LayoutTest, RefusesUnknownOperands) {
   layout_.backward_needs = 1u << 5;
   EXPECT_THAT(Refusal(), HasSubstr("does not know"));
 }

@@ -53,7 +53,7 @@ TEST(ElfNoteTest, FindsNothingInAnotherLibrary) {
   EXPECT_TRUE(notes->empty());
 }
 
-TEST(ElfNoteTest, RefusesWhatIsNotALibraryForThisMachine) {
+TEST(ElfNoteTest, RefusesForeignLibraries) {
   EXPECT_THAT(std::string(ReadBytes("").status().message()), HasSubstr("no ELF header"));
   EXPECT_THAT(std::string(ReadBytes("hello, world").status().message()),
               HasSubstr("no ELF header"));

@@ -51,7 +51,7 @@ TEST_F(LibraryTest, LoadsTheFileThatWasInspected) {
   EXPECT_EQ(VersionOf(LoadLibrary(Inspect(path))), "2.0.0");
 }
 
-TEST_F(LibraryTest, AFileThatIsWrittenToAfterItWasInspectedIsRefused) {
+TEST_F(LibraryTest, RefusesAFileWrittenAfterInspection) {
   const std::string path = Install("half", "norm");
   const LibraryFile file = Inspect(path);
   std::ofstream(path, std::ios::app | std::ios::binary) << "more";
@@ -60,7 +60,7 @@ TEST_F(LibraryTest, AFileThatIsWrittenToAfterItWasInspectedIsRefused) {
 
 // The loader identifies a library by the name with which it was opened, and descriptors reuse the
 // same few numbers.
-TEST_F(LibraryTest, LibrariesThatWereOpenedByTheSameDescriptorAreTwo) {
+TEST_F(LibraryTest, ReusedDescriptorsOpenTheirOwnLibrary) {
   const std::string first = Install("half", "first"), second = Install("half_again", "second");
   EXPECT_EQ(VersionOf(LoadLibrary(Inspect(first))), "1.0.0");
   // Some hosts close all descriptors.
@@ -73,7 +73,7 @@ TEST_F(LibraryTest, LibrariesThatWereOpenedByTheSameDescriptorAreTwo) {
   EXPECT_EQ(VersionOf(LoadLibrary(Inspect(first))), "1.0.0");
 }
 
-TEST_F(LibraryTest, LoadingAgainTakesNoDescriptors) {
+TEST_F(LibraryTest, RepeatedLoadsLeakNoDescriptors) {
   const std::string path = Install("half", "norm");
   const auto lowest_free = [] {
     const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -220,7 +220,7 @@ TEST_P(NormConformanceTest, FloatAgreesWithDouble) {
   }
 }
 
-TEST_P(NormConformanceTest, AddsToDxWhenAskedAndToDparamsAlways) {
+TEST_P(NormConformanceTest, AccumulatesDparamsAndOptionallyDx) {
   for (const int64_t dim : Dims()) {
     const auto instance = Make(dim);
     NormHarness<float> harness(*instance, 3);
@@ -262,7 +262,7 @@ std::vector<T> Rows(const std::vector<T>& values, int64_t rows, int64_t r0, int6
   return std::vector<T>(values.begin() + r0 * width, values.begin() + r1 * width);
 }
 
-TEST_P(NormConformanceTest, ARowDoesNotDependOnItsRangeNorOnItsPlace) {
+TEST_P(NormConformanceTest, RowsDoNotDependOnTheirRange) {
   constexpr int64_t kAll = 7;
   const Placing placings[] = {{0, 0, false}, {3, 1, true}, {16, 0, false}, {1, 3, false}};
   for (const int64_t dim : Dims()) {
@@ -302,7 +302,7 @@ TEST_P(NormConformanceTest, EvaluationGivesTheBitsOfTraining) {
   }
 }
 
-TEST_P(NormConformanceTest, WorksInPlaceWhenItSaysSo) {
+TEST_P(NormConformanceTest, WorksInPlaceIfDeclared) {
   if (!plugin_->in_place()) GTEST_SKIP();
   for (const int64_t dim : Dims()) {
     const auto instance = Make(dim);
@@ -314,7 +314,7 @@ TEST_P(NormConformanceTest, WorksInPlaceWhenItSaysSo) {
   }
 }
 
-TEST_P(NormConformanceTest, WritesDxOverDyWhenItSaysSo) {
+TEST_P(NormConformanceTest, WritesDxOverDyIfDeclared) {
   if (!plugin_->dx_may_be_dy()) GTEST_SKIP();
   for (const int64_t dim : Dims()) {
     const auto instance = Make(dim);

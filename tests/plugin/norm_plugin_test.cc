@@ -46,7 +46,7 @@ TEST_F(NormPluginTest, PrintsDifferentNumbersDifferently) {
   EXPECT_NE((*a)->ToString(), (*c)->ToString());
 }
 
-TEST_F(NormPluginTest, HandsOverCompleteValuesInTheSchemasOrder) {
+TEST_F(NormPluginTest, PassesCompleteValuesInOrder) {
   const auto instance = plugin_->Instantiate(4, {{"groups", 3.0}, {"affine", false}});
   ASSERT_TRUE(instance.ok()) << instance.status();
   EXPECT_EQ(test_norm::last_values[0].f, 1e-5);
@@ -54,7 +54,7 @@ TEST_F(NormPluginTest, HandsOverCompleteValuesInTheSchemasOrder) {
   EXPECT_EQ(test_norm::last_values[2].i, 0);
 }
 
-TEST_F(NormPluginTest, HandsOverAllBitsOfAnInteger) {
+TEST_F(NormPluginTest, PassesAllBitsOfAnInteger) {
   constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // not exact in a double
   const auto instance = plugin_->Instantiate(4, {{"groups", std::string("9007199254740993")}});
   ASSERT_TRUE(instance.ok()) << instance.status();
@@ -63,13 +63,13 @@ TEST_F(NormPluginTest, HandsOverAllBitsOfAnInteger) {
 }
 
 // The layout of a 1.0 plugin does not set a number of chunks.
-TEST_F(NormPluginTest, KnowsHowFewChunksAnInstanceWants) {
+TEST_F(NormPluginTest, ReadsMaxChunks) {
   EXPECT_EQ(plugin_->Instantiate(4, {}).value()->max_chunks(), 0);
   test_norm::layout_answer.max_chunks = 3;
   EXPECT_EQ(plugin_->Instantiate(4, {}).value()->max_chunks(), 3);
 }
 
-TEST_F(NormPluginTest, NamesInitialValuesOfAKindThatItDoesNotKnow) {
+TEST_F(NormPluginTest, NamesUnknownKindsOfInitialValues) {
   plumb_tensor_def tensor{};
   tensor.name = "weight";
   tensor.init = 77;
@@ -126,7 +126,7 @@ class FillTest : public NormPluginTest {
   plumb_tensor_def tensor_{};
 };
 
-TEST_F(FillTest, HandsOverSeedSizeAndZeros) {
+TEST_F(FillTest, PassesSeedSizeAndZeros) {
   const auto instance = With([](const plumb_norm_instance*, const plumb_fill_call* call) {
     for (int64_t i = 0; i < call->elements; ++i) {
       call->values[i] += static_cast<float>(call->seed) + static_cast<float>(call->tensor);
@@ -157,7 +157,7 @@ TEST_F(FillTest, RefusesNumbersThatAreNotFinite) {
 
 // -- Extensions of 1.1
 
-TEST_F(NormPluginTest, CombinesStatisticsWithAStatusWhereTheNormHasOne) {
+TEST_F(NormPluginTest, CombineReturnsTheNormsStatus) {
   static const plumb_norm_combine combine = {
       sizeof(plumb_norm_combine), 0,
       [](const plumb_norm_instance*, uint32_t, const plumb_norm_call* call, void*,
@@ -216,7 +216,7 @@ TEST_F(NormPluginTest, RefusesImpossibleDimensions) {
   }
 }
 
-TEST_F(NormPluginTest, DestroysWhatItCreated) {
+TEST_F(NormPluginTest, DestroysInstances) {
   {
     const auto instance = plugin_->Instantiate(4, {});
     EXPECT_EQ(test_norm::live, 1);
@@ -235,7 +235,7 @@ TEST_F(NormPluginTest, RefusesAnIdentityWithState) {
   EXPECT_THAT(std::string(plugin_->Instantiate(4, {}).status().message()), HasSubstr("identity"));
 }
 
-TEST_F(NormPluginTest, PassesOnWhyACallFailed) {
+TEST_F(NormPluginTest, ReturnsThePluginsMessage) {
   const auto instance = plugin_->Instantiate(4, {}).value();
   plumb_norm_call call{};
   call.struct_size = sizeof(call);
@@ -338,7 +338,7 @@ TEST_F(ThrowingNormTest, TurnsExceptionsOfTheSetupIntoStatus) {
   EXPECT_EQ(test_norm::live, 0);
 }
 
-TEST_F(ThrowingNormTest, SurvivesAnExceptionOfDestroyAndSaysSo) {
+TEST_F(ThrowingNormTest, ReportsAnExceptionOfDestroy) {
   table_.destroy = [](plumb_norm_instance* instance) {
     test_norm::Destroy(instance);
     throw std::runtime_error("would rather stay");
@@ -366,7 +366,7 @@ TEST_F(ThrowingNormTest, LetsANormPrint) {
 
 // -- Cross-row norms
 
-TEST_F(NormPluginTest, LaysBuffersOutInOneFlatState) {
+TEST_F(NormPluginTest, PacksBuffersIntoOneState) {
   table_.flags = PLUMB_NORM_CROSS_ROW;
   test_norm::AddStatistics(&table_);
   plugin_ = NormPlugin::Create(&table_, "").value();

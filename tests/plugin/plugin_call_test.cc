@@ -63,7 +63,7 @@ TEST_F(PluginCallTest, DistinguishesConsecutiveCalls) {
   EXPECT_NE(seen_inside[0].entered, first.entered);
 }
 
-TEST_F(PluginCallTest, ThreadsThatEndedMakeRoomForOthers) {
+TEST_F(PluginCallTest, ReusesSlotsOfEndedThreads) {
   for (int i = 0; i < 2000; ++i) {
     std::thread([this] { Forward(); }).join();
     ASSERT_EQ(n_seen_inside, 1) << "thread " << i << " is not seen";

@@ -82,7 +82,7 @@ TEST_F(RegistryTest, FindsEveryShippedNormByItsId) {
   EXPECT_THAT(registry_.warnings(), IsEmpty());
 }
 
-TEST_F(RegistryTest, LoadsOnlyTheFileThatIsAskedFor) {
+TEST_F(RegistryTest, LoadsOnlyTheRequestedFile) {
   Install("half");
   registry_.AddDirectory(directory_);
   EXPECT_EQ(registry_.Find("layer_norm").status().code(), absl::StatusCode::kNotFound);
@@ -107,7 +107,7 @@ TEST_F(RegistryTest, SuggestsTheIdThatWasMeantAndSaysWhereItLooked) {
                     HasSubstr(directory_ + "/absent: no such directory")));
 }
 
-TEST_F(RegistryTest, SaysThatThereIsNowhereToLook) {
+TEST_F(RegistryTest, WithoutDirectoriesFindFails) {
   EXPECT_THAT(std::string(registry_.Find("rms_norm").status().message()),
               HasSubstr("no directory to look in"));
 }
@@ -121,7 +121,7 @@ TEST_F(RegistryTest, RefusesALibraryThatIsNotAPlugin) {
               HasSubstr("is a shared library but not a plumb plugin"));
 }
 
-TEST_F(RegistryTest, RefusesTextThatIsNamedLikeALibrary) {
+TEST_F(RegistryTest, RefusesTextNamedLikeALibrary) {
   const std::string path = directory_ + "/text.so";
   ASSERT_TRUE(WriteFileAtomically(path, "rms_norm\n").ok());
   EXPECT_THAT(LoadRefusal(path), HasSubstr("is not a shared library"));
@@ -171,7 +171,7 @@ TEST_F(RegistryTest, RefusesALibraryWithAFalseNote) {
   EXPECT_THAT(LoadRefusal(MutantFile("note_lies")), HasSubstr("org.example.promised"));
 }
 
-TEST_F(RegistryTest, RefusesAFileThatOthersCanWriteWhenItWasSearched) {
+TEST_F(RegistryTest, RefusesSearchedFilesThatOthersCanWrite) {
   chmod(Install("half").c_str(), 0757);
   registry_.AddDirectory(directory_);
   EXPECT_THAT(FindRefusal("org.example.half"),
@@ -179,7 +179,7 @@ TEST_F(RegistryTest, RefusesAFileThatOthersCanWriteWhenItWasSearched) {
   EXPECT_FALSE(AnyCodeRan());
 }
 
-TEST_F(RegistryTest, RefusesADirectoryThatOthersCanWriteWhenItWasSearched) {
+TEST_F(RegistryTest, RefusesSearchedDirectoriesThatOthersCanWrite) {
   Install("half");
   chmod(directory_.c_str(), 0770);
   registry_.AddDirectory(directory_);
@@ -188,7 +188,7 @@ TEST_F(RegistryTest, RefusesADirectoryThatOthersCanWriteWhenItWasSearched) {
   EXPECT_FALSE(AnyCodeRan());
 }
 
-TEST_F(RegistryTest, FollowsALinkToSeeWhoCanWriteItsTarget) {
+TEST_F(RegistryTest, ChecksPermissionsOfLinkTargets) {
   const std::string open_directory = directory_ + "/open";
   fs::create_directory(open_directory);
   fs::rename(Install("half"), open_directory + "/half.so");
@@ -199,14 +199,14 @@ TEST_F(RegistryTest, FollowsALinkToSeeWhoCanWriteItsTarget) {
   EXPECT_THAT(FindRefusal("org.example.half"), HasSubstr(open_directory));
 }
 
-TEST_F(RegistryTest, OnlyWarnsOfAWritableFileThatWasNamed) {
+TEST_F(RegistryTest, WarnsOfNamedFilesThatOthersCanWrite) {
   const std::string path = Install("half");
   chmod(path.c_str(), 0777);
   EXPECT_TRUE(registry_.LoadFile(path).ok());
   EXPECT_THAT(registry_.warnings(), ElementsAre(HasSubstr("can be written by others")));
 }
 
-TEST_F(RegistryTest, LoadsOneFileOnceUnderAllItsNames) {
+TEST_F(RegistryTest, LoadsOneFileOnce) {
   const std::string path = Install("half");
   fs::create_symlink(path, directory_ + "/link.so");
   fs::create_hard_link(path, directory_ + "/hard.so");
@@ -228,7 +228,7 @@ TEST_F(RegistryTest, TakesTheFirstOfTwoNormsWithOneId) {
               ElementsAre(AllOf(HasSubstr(directory_ + "/b.so"), HasSubstr(directory_ + "/a.so"))));
 }
 
-TEST_F(RegistryTest, PrefersAFileThatWasNamedToTheSearchPath) {
+TEST_F(RegistryTest, PrefersNamedFilesToTheSearchPath) {
   Install("half");
   registry_.AddDirectory(directory_);
   ASSERT_TRUE(registry_.LoadFile(MutantFile("half_again")).ok());
@@ -245,7 +245,7 @@ TEST_F(RegistryTest, ABrokenNeighbourIsOnlyAWarning) {
                                                 HasSubstr("b.so: is not a shared library")));
 }
 
-TEST_F(RegistryTest, ABrokenFileOfTheNameThatIsAskedForIsTheError) {
+TEST_F(RegistryTest, BrokenRequestedFileIsTheError) {
   ASSERT_TRUE(WriteFileAtomically(directory_ + "/my_norm.so", "text").ok());
   registry_.AddDirectory(directory_);
   EXPECT_THAT(FindRefusal("my_norm"), HasSubstr("my_norm.so: is not a shared library"));
@@ -309,7 +309,7 @@ TEST_F(RegistryTest, RegistersANormThatIsLinkedIn) {
   EXPECT_EQ(registry_.Register(nullptr).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(RegistryTest, PassesOnWhyAPluginRefusesToCreate) {
+TEST_F(RegistryTest, ReturnsThePluginsCreationError) {
   ASSERT_TRUE(registry_.LoadFile(MutantFile("half")).ok());
   const NormPlugin* plugin = registry_.Find("org.example.half").value();
   EXPECT_TRUE(plugin->Instantiate(12, {}).ok());

@@ -14,7 +14,7 @@
 namespace plumb {
 namespace {
 
-TEST(ShippedNormsTest, AreThere) {
+TEST(ShippedNormsTest, AreInstalled) {
   for (const char* id :
        {"batch_norm", "derf", "dyt", "group_norm", "l2_norm", "layer_norm", "none",
         "org.example.l2_norm", "p_rms_norm", "power_norm", "rms_norm", "scale_norm", "std_norm"}) {
@@ -51,7 +51,7 @@ TEST(ShippedNormsTest, HaveTheParametersOfTheirPapers) {
   EXPECT_EQ(params("derf", {{"affine", false}}), "alpha constant(0.5); shift constant(0); ");
 }
 
-TEST(ShippedNormsTest, RefuseADimensionThatTheyCannotDo) {
+TEST(ShippedNormsTest, RefuseInvalidDimensions) {
   const auto refusal = [](const char* id, int64_t dim, const NormAttrs& attrs) {
     const absl::Status status = FindBuilt(id)->Instantiate(dim, attrs).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -64,7 +64,7 @@ TEST(ShippedNormsTest, RefuseADimensionThatTheyCannotDo) {
 }
 
 // A row of zeros has no direction. With eps, a small step has a gradient.
-TEST(ShippedNormsTest, L2NormKeepsARowOfZerosAndPassesNoGradientOn) {
+TEST(ShippedNormsTest, L2NormOfZerosHasNoGradient) {
   const auto run = [](const NormAttrs& attrs) {
     const auto instance = FindBuilt("l2_norm")->Instantiate(3, attrs).value();
     NormHarness<float> harness(*instance, 1);

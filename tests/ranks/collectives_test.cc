@@ -36,7 +36,7 @@ class CollectivesTest : public ::testing::TestWithParam<int> {
   }
 };
 
-TEST_P(CollectivesTest, BroadcastGivesTheRootsToAll) {
+TEST_P(CollectivesTest, BroadcastsFromTheRoot) {
   Run([this](Communicator* ranks) -> absl::Status {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       const int root = seed % size();
@@ -51,7 +51,7 @@ TEST_P(CollectivesTest, BroadcastGivesTheRootsToAll) {
   });
 }
 
-TEST_P(CollectivesTest, GatherHasEveryRanksTextInTheirOrder) {
+TEST_P(CollectivesTest, GathersTextsInRankOrder) {
   Run([this](Communicator* ranks) -> absl::Status {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       std::vector<std::string> expected;
@@ -83,7 +83,7 @@ TEST_P(CollectivesTest, AllGatherOfNumbersKeepsTheirBitsAndOrder) {
   });
 }
 
-TEST_P(CollectivesTest, TheErrorOfTheFirstRankThatHasOneIsEveryones) {
+TEST_P(CollectivesTest, FirstErrorIsShared) {
   Run([this](Communicator* ranks) -> absl::Status {
     EXPECT_TRUE(AllOk(ranks, absl::OkStatus()).ok());
     const int first = size() / 2;
@@ -120,7 +120,7 @@ TEST(AllAgreeTest, NamesTheFactAndTheRanksThatDiffer) {
 
 // Micro-batches are divided into equal units. The rank with the most sequences has as few as
 // possible.
-TEST(ChooseUnitsTest, EveryRankHasAUnitAndTheBusiestTheFewestSequences) {
+TEST(ChooseUnitsTest, MinimizesSequencesOfTheBusiestRank) {
   EXPECT_EQ(ChooseUnits(8, 1, 1), 1);
   EXPECT_EQ(ChooseUnits(8, 1, 2), 2);
   EXPECT_EQ(ChooseUnits(8, 1, 3), 8) << "3 sequences at most, and 4 with 4 units";

@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Calls over the C interface, in both directions, have the same results as direct calls.
-TEST(HostCommunicatorTest, CarriesEveryCallAndItsErrors) {
+TEST(HostCommunicatorTest, ForwardsCallsAndErrors) {
   for (const absl::Status& each : RunRanks(3, [](Communicator* local) -> absl::Status {
          const ForHost for_host(local);
          PLUMB_ASSIGN_OR_RETURN(const auto ranks, FromHost(*for_host.get()));
@@ -68,7 +68,7 @@ TEST(HostCommunicatorTest, CarriesEveryCallAndItsErrors) {
   }
 }
 
-TEST(HostCommunicatorTest, RefusesWhatIsIncomplete) {
+TEST(HostCommunicatorTest, RefusesIncompleteCommunicators) {
   std::vector<std::unique_ptr<Communicator>> locals = LocalRanks(2);
   const ForHost for_host(locals[1].get());
   EXPECT_TRUE(FromHost(*for_host.get()).ok());

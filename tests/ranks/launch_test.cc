@@ -81,7 +81,7 @@ absl::Status WaitFor(Launch* launch, int rank) {
   return Receive(launch->ranks(), rank, kTagStudy, &number, sizeof(number));
 }
 
-TEST(LaunchTest, RanksThatAreWellEndTogether) {
+TEST(LaunchTest, RanksEndTogether) {
   for (int size : {1, 2, 5}) {
     const Outcome outcome = RunJob(size, 60, [](Launch* launch) -> Ends {
       EXPECT_TRUE(launch->ranks()->Barrier().ok());
@@ -93,7 +93,7 @@ TEST(LaunchTest, RanksThatAreWellEndTogether) {
   }
 }
 
-TEST(LaunchTest, TheFirstCodeThatIsNotZeroIsEveryones) {
+TEST(LaunchTest, FirstNonzeroCodeIsShared) {
   const Outcome outcome = RunJob(4, 60, [](Launch* launch) -> Ends {
     return {absl::OkStatus(), launch->rank() < 2 ? 0 : 128 + launch->rank()};
   });
@@ -135,7 +135,7 @@ TEST(LaunchTest, ACommonErrorIsReportedByRankZero) {
   }
 }
 
-TEST(LaunchTest, ARankThatOthersWaitForIsNamedAndNothingEnds) {
+TEST(LaunchTest, StalledRankIsNamed) {
   for (const int slow : {0, 1}) {
     const Outcome outcome = RunJob(3, 0.3, [slow](Launch* launch) -> Ends {
       int number = 5;
@@ -155,7 +155,7 @@ TEST(LaunchTest, ARankThatOthersWaitForIsNamedAndNothingEnds) {
   }
 }
 
-TEST(LaunchTest, AnyIsTrueIfOneRankIs) {
+TEST(LaunchTest, AnyOfRanks) {
   const Outcome outcome = RunJob(3, 60, [](Launch* launch) -> Ends {
     EXPECT_EQ(*launch->Any(launch->rank() == 2), true);
     EXPECT_EQ(*launch->Any(false), false);
@@ -173,7 +173,7 @@ class EnvironmentVariable {
   const char* const name_;
 };
 
-TEST(LaunchTest, WithoutALauncherThereIsOneRank) {
+TEST(LaunchTest, WithoutLauncherIsOneRank) {
   ASSERT_FALSE(Launch::IsLaunched());
   LaunchOptions options;
   options.mpi_library = "/nowhere/libplumb-mpi.so";
@@ -183,7 +183,7 @@ TEST(LaunchTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ((*launch)->End(absl::OkStatus(), 4), 4);
 }
 
-TEST(LaunchTest, ALauncherWithoutTheLibraryIsAnErrorThatSaysWhatToDo) {
+TEST(LaunchTest, MissingMpiLibraryIsAnError) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     const EnvironmentVariable rank(name, "3");
     EXPECT_TRUE(Launch::IsLaunched());

@@ -29,7 +29,7 @@ void ExpectAllOk(const std::vector<absl::Status>& results) {
   }
 }
 
-TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
+TEST(LocalRanksTest, MessagesOfATagArriveInOrder) {
   ExpectAllOk(RunRanks(2, [](Communicator* ranks) -> absl::Status {
     const int other = 1 - ranks->rank();
     std::vector<int> sent(20);
@@ -56,7 +56,7 @@ TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
 
 // Every rank sends to every rank, including itself, messages whose sizes and times depend on the
 // seed, and receives them in an order that depends on the seed.
-TEST(LocalRanksTest, CarriesWhatIsSentInAnyOrderOfStarts) {
+TEST(LocalRanksTest, MatchesSendsAndReceivesInAnyOrder) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 sizes(seed);
@@ -146,7 +146,7 @@ TEST(LocalRanksTest, ProbeFindsTheNextMessageOfItsTag) {
   }));
 }
 
-TEST(LocalRanksTest, AReceiveOfAnotherSizeIsAnError) {
+TEST(LocalRanksTest, ReceivingAnotherSizeIsAnError) {
   const std::vector<absl::Status> results = RunRanks(2, [](Communicator* ranks) {
     int64_t number = 0;
     return ranks->rank() == 0 ? Send(ranks, 1, kTagControl, &number, 4)
@@ -158,7 +158,7 @@ TEST(LocalRanksTest, AReceiveOfAnotherSizeIsAnError) {
               HasSubstr("rank 1 receives 8 bytes of tag 1 and rank 0 sent 4"));
 }
 
-TEST(LocalRanksTest, AbortEndsWhatTheOthersWaitFor) {
+TEST(LocalRanksTest, AbortEndsPendingWaits) {
   const std::vector<absl::Status> results = RunRanks(4, [](Communicator* ranks) {
     int number = 0;
     switch (ranks->rank()) {
@@ -178,7 +178,7 @@ TEST(LocalRanksTest, AbortEndsWhatTheOthersWaitFor) {
   }
 }
 
-TEST(LocalRanksTest, WaitingForARankThatHasReturnedIsAnError) {
+TEST(LocalRanksTest, WaitingForAReturnedRankIsAnError) {
   ExpectAllOk(RunRanks(3, [](Communicator* ranks) {
     if (ranks->rank() == 2) return absl::OkStatus();
     int number = 0;
@@ -191,7 +191,7 @@ TEST(LocalRanksTest, WaitingForARankThatHasReturnedIsAnError) {
   }));
 }
 
-TEST(SingleRankTest, SendsToItselfAndDoesNotWaitForItselfForever) {
+TEST(SingleRankTest, SendsToItselfWithoutDeadlock) {
   const std::unique_ptr<Communicator> ranks = SingleRank();
   EXPECT_EQ(ranks->rank(), 0);
   EXPECT_EQ(ranks->size(), 1);

@@ -81,7 +81,7 @@ absl::Status AllToAll(Communicator* ranks, uint32_t seed) {
   return ranks->Barrier();
 }
 
-absl::Status ProbeTells(Communicator* ranks) {
+absl::Status ProbeReportsSize(Communicator* ranks) {
   if (ranks->rank() != 0) {
     const std::string text(ranks->rank() * 10, 'x');
     return Send(ranks, 0, kTagGradientSums, text.data(), text.size());
@@ -110,7 +110,7 @@ absl::Status Messages(Communicator* ranks) {
   for (int rank = 0; rank < ranks->size(); ++rank) {
     PLUMB_RETURN_IF_ERROR(Expect(texts[rank] == absl::StrCat(rank), "gathered texts"));
   }
-  PLUMB_RETURN_IF_ERROR(ProbeTells(ranks));
+  PLUMB_RETURN_IF_ERROR(ProbeReportsSize(ranks));
   // Receives have another size than the message, smaller and larger.
   const int next = (ranks->rank() + 1) % ranks->size();
   const int previous = (ranks->rank() + ranks->size() - 1) % ranks->size();

@@ -18,14 +18,14 @@
 namespace plumb {
 namespace {
 
-struct Told {
+struct Reports {
   std::vector<int> stalled;
   std::vector<std::string> failures;
 };
 
 // Calls `run` on each of `size` ranks, which are threads. Returns the reports to each rank.
-std::vector<Told> RunWatched(int size, const std::function<void(StallWatch*)>& run) {
-  std::vector<Told> told(size);
+std::vector<Reports> RunWatched(int size, const std::function<void(StallWatch*)>& run) {
+  std::vector<Reports> told(size);
   auto locals = LocalRanks(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -54,7 +54,7 @@ void SleepSeconds(double seconds) {
 }
 
 TEST(StallWatchTest, ShortWaitsAreNotReported) {
-  for (const Told& each : RunWatched(3, [](StallWatch* ranks) {
+  for (const Reports& each : RunWatched(3, [](StallWatch* ranks) {
          for (int i = 0; i < 20; ++i) EXPECT_TRUE(ranks->Barrier().ok());
        })) {
     EXPECT_TRUE(each.stalled.empty());
@@ -63,8 +63,8 @@ TEST(StallWatchTest, ShortWaitsAreNotReported) {
 }
 
 // Rank 0 waits for 2, and 2 for 1, which computes.
-TEST(StallWatchTest, TheRankAtTheEndOfTheChainIsNamed) {
-  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+TEST(StallWatchTest, NamesTheLastRankOfAChain) {
+  const std::vector<Reports> told = RunWatched(3, [](StallWatch* ranks) {
     int number = 3;
     switch (ranks->rank()) {
       case 0:
@@ -87,7 +87,7 @@ TEST(StallWatchTest, TheRankAtTheEndOfTheChainIsNamed) {
 }
 
 TEST(StallWatchTest, Rank1NamesRank0) {
-  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+  const std::vector<Reports> told = RunWatched(3, [](StallWatch* ranks) {
     if (ranks->rank() == 0) SleepSeconds(4);
     EXPECT_TRUE(ranks->Barrier().ok());
   });
@@ -97,7 +97,7 @@ TEST(StallWatchTest, Rank1NamesRank0) {
 }
 
 TEST(StallWatchTest, Rank0LearnsOfAFailureWhileItWaits) {
-  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+  const std::vector<Reports> told = RunWatched(3, [](StallWatch* ranks) {
     int number = 0;
     if (ranks->rank() == 2) {
       EXPECT_EQ(ranks->ReportFailure(7, "no disk", 60).code(), absl::StatusCode::kAborted);

@@ -42,7 +42,7 @@ std::string DataOf(const std::string& page) {
   return page.substr(from, page.find("</script", from) - from);
 }
 
-TEST(JsonForScriptTest, LeavesNoCharacterThatMarkupOrScriptsReact) {
+TEST(JsonForScriptTest, EscapesMarkupAndScripts) {
   const std::string text =
       JsonForScript({{"</script><!--", "<script> & \xe2\x80\xa8 \xe2\x80\xa9 \" \\ \n \x01"}});
   for (const char* character : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9", "\n"}) {
@@ -68,7 +68,7 @@ TEST(JsonForScriptTest, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(JsonForScript({"a\xff\xc3"}), "[\"a\xef\xbf\xbd\xef\xbf\xbd\"]");
 }
 
-TEST(RenderReportTest, HoldsTheDataAndNothingElseOfIt) {
+TEST(RenderReportTest, ContainsTheDataOnce) {
   const ordered_json report = {{"title", "</script><script>alert(1)</script>{{script}}"}};
   const std::string page = RenderReport(report);
   EXPECT_EQ(ordered_json::parse(DataOf(page)), report);
@@ -81,7 +81,7 @@ TEST(RenderReportTest, TakesAnyJson) {
   }
 }
 
-TEST(ReportPageTest, IsOneDocumentWithoutAnythingFromElsewhere) {
+TEST(ReportPageTest, IsSelfContained) {
   const std::string page = RenderReport({});
   EXPECT_THAT(page, StartsWith("<!doctype html>"));
   EXPECT_EQ(Count(page, "<script"), 4);

@@ -29,7 +29,7 @@ Message Read(absl::string_view text, textproto::Locations* locations) {
   return message;
 }
 
-TEST(TextprotoErrorTest, PointsAtWhatIsNoToken) {
+TEST(TextprotoErrorTest, PointsAtInvalidTokens) {
   EXPECT_EQ(ModelError("name: \"a\nb\""),
             "f:1:7: no \" ends this text; it has to, in the same line");
   EXPECT_EQ(ModelError("name: 'a"), "f:1:7: no ' ends this text; it has to, in the same line");
@@ -76,7 +76,7 @@ TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
             "STOP and resume from last_good with a lower learning_rate");
 }
 
-TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
+TEST(TextprotoErrorTest, NamesFieldsAndTheirTypes) {
   EXPECT_EQ(ModelError("n_layer"),
             "f:1:8: expected \":\" after n_layer, found the end of the text");
   EXPECT_EQ(ModelError("n_layer: -2147483649"),
@@ -103,7 +103,7 @@ TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
                          "...\""));
 }
 
-TEST(TextprotoErrorTest, QuotesABeginningOfWhatIsLong) {
+TEST(TextprotoErrorTest, TruncatesLongQuotations) {
   const std::string nines(5000000, '9'), shown(60, '9');
   EXPECT_EQ(ModelError("n_layer: " + nines),
             "f:1:10: n_layer: " + shown + "... is not a number of 32 bits");
@@ -118,7 +118,7 @@ TEST(TextprotoErrorTest, QuotesABeginningOfWhatIsLong) {
   EXPECT_LT(ModelError("n_layer: " + name).size(), 1000u);
 }
 
-TEST(TextprotoErrorTest, KnowsBraces) {
+TEST(TextprotoErrorTest, ReportsUnmatchedBraces) {
   EXPECT_EQ(ModelError("}"), "f:1:1: a \"}\" without a \"{\"");
   EXPECT_EQ(ModelError("block {"), "f:1:8: the text ends too early; is a \"}\" missing?");
   EXPECT_EQ(ModelError("block { >"), "f:1:9: expected \"}\", found \">\"");
@@ -132,7 +132,7 @@ TEST(TextprotoErrorTest, KnowsBraces) {
   EXPECT_EQ(lists.substr(lists.find('\n') + 1), "f:1:54: lists nest more than 50 deep");
 }
 
-TEST(TextprotoErrorTest, NamesWhatWasGivenBefore) {
+TEST(TextprotoErrorTest, NamesTheEarlierField) {
   EXPECT_EQ(ModelError("name: 'a'\n\n name: 'b'"), "f:3:2: name is given twice, first in line 1");
   EXPECT_EQ(ModelError("block {\n sublayer {\n attention {}\n mlp {} } }"),
             "f:4:2: mlp and attention (line 3) exclude each other");
@@ -160,7 +160,7 @@ TEST(TextprotoErrorTest, FindsUnknownFieldsUpToAnotherError) {
           "f:2:10: expected a whole number for n_layer, found \"x\"");
 }
 
-TEST(TextprotoLocationsTest, AnElementOfAListStandsWhereItIs) {
+TEST(TextprotoLocationsTest, ListElementsHaveLocations) {
   textproto::Locations locations;
   Read<v1::Study>("seed: [1,\n  2] seed: 3\nset: ['a']", &locations);
   const textproto::MessageType& type = v1::Study::kType;
@@ -230,7 +230,7 @@ TEST(TextprotoSetFieldTest, FindsFieldsOfMessagesThatAreNotSet) {
   EXPECT_TRUE(model.IsEmpty());
 }
 
-TEST(SchemaCompilerTest, AccessorsKnowWhatWasSet) {
+TEST(SchemaCompilerTest, AccessorsTrackPresence) {
   v1::Train train;
   EXPECT_TRUE(train.IsEmpty());
   EXPECT_FALSE(train.has_seed());

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training in bf16: the arithmetic of programs changes, the guarantees of a run do not.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "runtime/base/bf16.h"
-#include "runtime/kernels/simd/tensor_stats.h"
 #include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 
 namespace plumb {
 namespace {
-
-using ::testing::HasSubstr;
 
 class Bf16TrainTest : public RecipeTest {
  protected:
@@ -42,9 +37,9 @@ class Bf16TrainTest : public RecipeTest {
   }
 };
 
-TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
+TEST_F(Bf16TrainTest, LossesAreCloseToF32) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const std::vector<double> f32 = Losses(Make(*context, data, Spec(DType::kF32)).get(), 60);
   const std::vector<double> bf16 = Losses(Make(*context, data, Spec()).get(), 60);
   ASSERT_EQ(f32.size(), bf16.size());
@@ -59,9 +54,9 @@ TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
   EXPECT_LT(bf16.back(), 0.7 * bf16.front());
 }
 
-TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
+TEST_F(Bf16TrainTest, ProgramsReadRoundedWeightsInPlace) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const auto session = Make(*context, data, Spec());
   EXPECT_EQ(session->weights().bytes(), 0);
   for (int step = 0; step < 3; ++step) {
@@ -87,9 +82,9 @@ TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
 }
 
 // A weight of 1 and steps of 2^-10: in bf16 alone it would never change.
-TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
+TEST_F(Bf16TrainTest, AccumulatesStepsBelowBf16Precision) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(300, 5);
+  const Dataset data = TextDataset(300, 5);
   TrainSpec spec = Spec();
   spec.learning_rate = 1.0 / 1024;
   spec.weight_decay = 0;
@@ -105,67 +100,9 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   EXPECT_LT(std::fabs(weight - 1), 0.02);
 }
 
-TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
+TEST_F(Bf16TrainTest, ProbesChangeNothing) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
-  const auto session = Make(*context, data, Spec(), 2);
-  ASSERT_TRUE(session->SetProbe(1, {}).ok());
-  const std::vector<float> weights = Weights(*session);  // a probe measures before the update
-  ASSERT_TRUE(session->Step().ok());
-  ASSERT_NE(session->probe(), nullptr);
-  size_t compared = 0;
-  for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
-    for (const ProbeResult::Parameter& parameter : session->probe()->parameters) {
-      if (parameter.name != entry.name) continue;
-      const TensorStats want = StatsOf(weights.data() + entry.begin, entry.end - entry.begin, 1);
-      EXPECT_EQ(parameter.value.sum, want.sum) << entry.name;
-      EXPECT_EQ(parameter.value.sum_squares, want.sum_squares) << entry.name;
-      EXPECT_EQ(parameter.value.max_abs, want.max_abs) << entry.name;
-      ++compared;
-    }
-  }
-  EXPECT_GT(compared, 10u);
-}
-
-TEST_F(Bf16TrainTest, ADivergenceIsNamedAndLeavesTheWeightsAlone) {
-  TinyModel model;
-  model.norm = "layer_norm";
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(100, 5);
-  TrainSpec spec = Spec();
-  spec.learning_rate = 1e30;
-  const auto session = Make(*context, data, spec);
-  ASSERT_TRUE(session->SetProbe(1, {}).ok());
-  absl::Status status;
-  std::vector<float> before;
-  for (int i = 0; i < 5 && status.ok(); ++i) {
-    before = Weights(*session);
-    status = session->Step().status();
-  }
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("diverged at step 2: "));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not finite is layers.0."));
-  EXPECT_EQ(Weights(*session), before);
-  ASSERT_NE(session->probe(), nullptr);
-  EXPECT_TRUE(session->probe()->diverged);
-}
-
-TEST_F(Bf16TrainTest, AWeightThatIsNotFiniteIsNamed) {
-  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(100, 5);
-  const auto session = Make(*context, data, Spec());
-  const float nan = std::nanf("");
-  const std::vector<ParameterLayout::Entry>& entries = session->parameters().layout().entries;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].name == "layers.1.mlp.down.weight") session->parameters().Write(i, 0, 1, &nan);
-  }
-  EXPECT_THAT(std::string(session->Step().status().message()),
-              HasSubstr("layers.1.mlp.down.weight"));
-}
-
-TEST_F(Bf16TrainTest, ProbesSeeActivationsAndChangeNothing) {
-  const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
+  const Dataset data = TextDataset(5000, 26);
   const std::vector<double> expected = Losses(Make(*context, data, Spec()).get(), 4);
   const auto bf16 = Make(*context, data, Spec());
   const auto f32 = Make(*context, data, Spec(DType::kF32));
@@ -193,7 +130,7 @@ TEST_F(Bf16TrainTest, ProbesSeeActivationsAndChangeNothing) {
 
 TEST_F(Bf16TrainTest, EvaluationFollowsTheSessionsWeightsInItsFormat) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26, /*val_fraction=*/0.2);
+  const Dataset data = TextDataset(5000, 26, /*val_fraction=*/0.2);
   const auto session = Make(*context, data, Spec());
   const auto bf16 =
       *EvalSession::Create(context.get(), &session->weights(), &data, Split::kValidation, 4, 1);
@@ -207,24 +144,8 @@ TEST_F(Bf16TrainTest, EvaluationFollowsTheSessionsWeightsInItsFormat) {
   EXPECT_NE(after, f32->Run(0)->loss);
 }
 
-TEST_F(Bf16TrainTest, GradientsAccumulateOverMicroBatches) {
-  TinyModel model = Wide();
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = Documents(64, 5, 5);
-  TrainSpec whole = Spec(), parts = Spec();
-  whole.batch_size = 8;
-  parts.gradient_accumulation_steps = 2;
-  const auto a = Make(*context, data, whole), b = Make(*context, data, parts);
-  for (int i = 0; i < 4; ++i) {
-    const auto x = a->Step(), y = b->Step();
-    ASSERT_TRUE(x.ok() && y.ok()) << x.status() << y.status();
-    EXPECT_NEAR(x->loss, y->loss, 0.01 * x->loss);
-    EXPECT_NEAR(x->grad_norm, y->grad_norm, 0.05 * x->grad_norm);
-  }
-}
-
 // Large enough that the program sums the squares itself.
-TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
+TEST_F(Bf16TrainTest, GradientNormMatchesTheGradient) {
   TinyModel model = Wide();
   model.d_model = 256;
   model.d_ff = 1024;

@@ -44,7 +44,7 @@ class CoordinateCheckTest : public RecipeTest {
   // Returns the root mean square of logits and of the last layer's stream in the sixth step.
   std::map<std::string, double> Sizes(const TinyModel& model, const std::string& recipe) {
     const auto context = MakeContext(runtime_.get(), model.Text());
-    const Dataset data = TextOf(3000, 26);
+    const Dataset data = TextDataset(3000, 26);
     const auto session =
         Make(*context, data,
              Spec(absl::StrCat("batch_size: 8 learning_rate: 0.02 grad_clip: 0 ", recipe)));
@@ -68,7 +68,7 @@ double Spread(const std::vector<std::map<std::string, double>>& sizes, const std
          *std::min_element(values.begin(), values.end());
 }
 
-TEST_F(CoordinateCheckTest, SizesDoNotDependOnTheWidthUnderMupAndDoWithout) {
+TEST_F(CoordinateCheckTest, SizesDependOnWidthOnlyWithoutMup) {
   std::vector<std::map<std::string, double>> mup, standard;
   for (const int width : kWidths) {
     mup.push_back(Sizes(Model(width, 2, MupText("1")), "import: 'mup' let: 'base_width = 32'"));
@@ -84,7 +84,7 @@ TEST_F(CoordinateCheckTest, SizesDoNotDependOnTheWidthUnderMupAndDoWithout) {
   }
 }
 
-TEST_F(CoordinateCheckTest, SizesDoNotDependOnWidthAndDepthUnderCompleteP) {
+TEST_F(CoordinateCheckTest, CompletePSizesDoNotDependOnDepth) {
   std::vector<std::map<std::string, double>> complete, mup;
   for (const int layers : {2, 8, 32}) {
     complete.push_back(Sizes(Model(2 * kBase, layers, MupText("2 / n_layer")),

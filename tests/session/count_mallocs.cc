@@ -91,7 +91,7 @@ const int installed = __sanitizer_install_malloc_and_free_hooks(
 }  // namespace
 
 namespace plumb {
-bool TellsOneDnnMallocs() { return false; }
+bool ExcludesOneDnnMallocs() { return false; }
 int64_t LiveAlignedBytes() { return -1; }
 }  // namespace plumb
 
@@ -143,7 +143,7 @@ AlignedBlocks aligned_blocks;
 }  // namespace
 
 namespace plumb {
-bool TellsOneDnnMallocs() { return true; }
+bool ExcludesOneDnnMallocs() { return true; }
 int64_t LiveAlignedBytes() { return aligned_blocks.bytes(); }
 }  // namespace plumb
 

@@ -9,9 +9,9 @@
 namespace plumb {
 
 // Returns the number of allocations so far, on all threads, without oneDNN's. Under a sanitizer,
-// which does not report the caller, oneDNN's are included, and TellsOneDnnMallocs() is false.
+// which does not report the caller, oneDNN's are included, and ExcludesOneDnnMallocs() is false.
 int64_t MallocCount();
-bool TellsOneDnnMallocs();
+bool ExcludesOneDnnMallocs();
 
 // oneDNN's allocations: a product packs its operands into a block of its own.
 struct OneDnnMallocs {

@@ -97,7 +97,7 @@ class DecodeSessionTest : public ::testing::Test {
   const ParameterStore parameters_ = GenericParameters(*context_);
 };
 
-TEST_F(DecodeSessionTest, ASequenceThatIsTooLongIsRefusedWhole) {
+TEST_F(DecodeSessionTest, RefusesTooLongSequences) {
   DecodeSession decode(context_.get(), &parameters_, 1);
   ASSERT_TRUE(decode.Feed({1, 2, 3, 4, 0}).ok());
   const std::vector<float> before = Logits(decode);
@@ -111,7 +111,7 @@ TEST_F(DecodeSessionTest, ASequenceThatIsTooLongIsRefusedWhole) {
   EXPECT_EQ(decode.Feed({1}).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(DecodeSessionTest, NoTokensAndUnknownTokensAreErrorsThatLeaveTheSequenceAlone) {
+TEST_F(DecodeSessionTest, RefusesNoTokensAndUnknownTokens) {
   DecodeSession decode(context_.get(), &parameters_, 1);
   EXPECT_EQ(decode.Feed({}).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(decode.Feed({1, 2}).ok());
@@ -124,22 +124,6 @@ TEST_F(DecodeSessionTest, NoTokensAndUnknownTokensAreErrorsThatLeaveTheSequenceA
   ASSERT_TRUE(decode.Feed({1, 2}).ok());
   ASSERT_TRUE(decode.Feed({3}).ok());
   EXPECT_EQ(Logits(decode), logits);
-}
-
-TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
-  TinyModel model;
-  model.context_length = 600;
-  model.positions = "ROPE";
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const ParameterStore parameters = GenericParameters(*context);
-  const std::vector<int32_t> prompt = RandomTokens(1, 519, 5)[0];
-  const auto full = RunBatch(*context, parameters, {prompt}, /*with_gradients=*/true, 1);
-  ASSERT_TRUE(full.ok()) << full.status();
-  DecodeSession decode(context.get(), &parameters, 1);
-  ASSERT_TRUE(decode.Feed(prompt).ok());
-  EXPECT_LE(
-      RelativeError(Logits(decode), std::vector<float>(full->logits.end() - 5, full->logits.end())),
-      1e-5);
 }
 
 // Layers with windows 3 and 5, whose caches are rings, and one without a window.
@@ -158,7 +142,7 @@ std::string LinearAttentionModel() {
   return WithLinearAttention(model).Text();
 }
 
-TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
+TEST_F(DecodeSessionTest, WindowLimitsTheCache) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   BuildOptions options;
   options.program = Program::kCached;
@@ -177,7 +161,7 @@ class PassedTokensTest : public DecodeSessionTest,
                          public ::testing::WithParamInterface<std::string> {};
 
 // Feeds chunks and single tokens, also after truncation to tokens whose rows were overwritten.
-TEST_P(PassedTokensTest, AreComputedAgainIfOthersAreRemoved) {
+TEST_P(PassedTokensTest, AreRecomputedAfterTruncation) {
   const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> tokens = RandomTokens(1, 560, 5, 1)[0];
@@ -221,7 +205,7 @@ TEST_P(PassedTokensTest, AreComputedAgainIfOthersAreRemoved) {
 }
 
 // A feed that fails has written rows; the sequence must continue as if it had not run.
-TEST_P(PassedTokensTest, AreAsTheyWereAfterAFailedFeed) {
+TEST_P(PassedTokensTest, AreKeptByAFailedFeed) {
   const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   std::vector<int32_t> tokens = RandomTokens(1, 600, 5)[0];
@@ -243,16 +227,6 @@ TEST_P(PassedTokensTest, AreAsTheyWereAfterAFailedFeed) {
 INSTANTIATE_TEST_SUITE_P(All, PassedTokensTest,
                          ::testing::Values(WindowedModel(), LinearAttentionModel()),
                          [](const auto& at) { return at.index == 0 ? "Windows" : "States"; });
-
-TEST_F(DecodeSessionTest, ResetForgetsTheSequence) {
-  DecodeSession decode(context_.get(), &parameters_, 1), fresh(context_.get(), &parameters_, 1);
-  ASSERT_TRUE(decode.Feed({1, 2, 3, 4}).ok());
-  decode.Reset();
-  EXPECT_EQ(decode.length(), 0);
-  ASSERT_TRUE(decode.Feed({4, 0}).ok());
-  ASSERT_TRUE(fresh.Feed({4, 0}).ok());
-  EXPECT_EQ(Logits(decode), Logits(fresh));
-}
 
 }  // namespace
 }  // namespace plumb

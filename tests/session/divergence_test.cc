@@ -6,7 +6,7 @@
 namespace plumb {
 namespace {
 
-TEST(DivergenceTest, NamesContainThePlace) {
+TEST(DivergenceTest, PlaceOfParsesNames) {
   EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out"), "layer 3, mlp, slot norm");
   EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out.1"), "layer 3, mlp, slot norm");
   EXPECT_EQ(PlaceOf("layers.12.attention.q"), "layer 12, attention");
@@ -20,7 +20,7 @@ TEST(DivergenceTest, NamesContainThePlace) {
   EXPECT_EQ(PlaceOf(""), "");
 }
 
-TEST(DivergenceTest, TheDescriptionDropsUnknownParts) {
+TEST(DivergenceTest, DescriptionDropsUnknownParts) {
   EXPECT_EQ(DescribeNonFinite({"layers.0.sum", "matmul_add"}),
             "layers.0.sum (layer 0; op matmul_add)");
   EXPECT_EQ(DescribeNonFinite({"logits", "matmul"}), "logits (op matmul)");

@@ -47,7 +47,7 @@ class EvaluateTest : public ::testing::Test {
   std::unique_ptr<ParameterStore> parameters_;
 };
 
-TEST_F(EvaluateTest, TheLossOfDocumentsIsWeightedByTheirLength) {
+TEST_F(EvaluateTest, DocumentLossIsWeightedByLength) {
   const Dataset data = Documents(11, 1, 12, /*val_fraction=*/1);
   const int32_t mark = *data.tokenizer().end_token();
   double sum = 0;
@@ -69,8 +69,9 @@ TEST_F(EvaluateTest, TheLossOfDocumentsIsWeightedByTheirLength) {
   }
 }
 
-TEST_F(EvaluateTest, TheLossOfATextCountsEveryTokenButTheFirstOnce) {
-  const Dataset data = TextOf(48, 5, /*val_fraction=*/1);  // windows of 14, 14, 14 and 5 targets
+TEST_F(EvaluateTest, TextLossCountsEveryTargetOnce) {
+  const Dataset data =
+      TextDataset(48, 5, /*val_fraction=*/1);  // windows of 14, 14, 14 and 5 targets
   std::vector<int32_t> text(static_cast<size_t>(data.num_tokens(Split::kValidation)));
   data.ReadText(Split::kValidation, 0, absl::MakeSpan(text));
   double sum = 0;

@@ -110,7 +110,7 @@ class FloatModeTest : public RecipeTest {
   }
 };
 
-TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {
+TEST_F(FloatModeTest, ScopeRestoresTheMode) {
   const FloatMode before = FloatMode::Current();
   ASSERT_TRUE(KeepsDenormals());
   {
@@ -127,9 +127,9 @@ TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {
   EXPECT_NE(std::fetestexcept(FE_INEXACT), 0) << "a flag that was raised inside was lost";
 }
 
-TEST_F(FloatModeTest, AStepLeavesTheCallersModeAlone) {
+TEST_F(FloatModeTest, StepKeepsTheCallersMode) {
   const auto context = MakeContext(runtime_.get(), Counting().Text());
-  const Dataset data = TextOf(400, 6);
+  const Dataset data = TextDataset(400, 6);
   TrainSpec spec;
   spec.gradient_accumulation_steps = 2;
   const auto session = Make(*context, data, spec);
@@ -152,17 +152,17 @@ TEST_F(FloatModeTest, AStepLeavesTheCallersModeAlone) {
   }
 }
 
-TEST_F(FloatModeTest, AStepThatFailsLeavesTheCallersModeAlone) {
+TEST_F(FloatModeTest, FailedStepKeepsTheCallersMode) {
   const FloatMode before = FloatMode::Current();
   const auto context = MakeContext(runtime_.get(), Counting().Text());
-  const Dataset out_of_range = TextOf(400, 9);
+  const Dataset out_of_range = TextDataset(400, 9);
   const auto failing = Make(*context, out_of_range, TrainSpec());
   const absl::Status failed = failing->Step().status();
   EXPECT_FALSE(failed.ok());
   EXPECT_FALSE(absl::IsAborted(failed)) << failed;
   EXPECT_TRUE(FloatMode::Current() == before);
 
-  const Dataset data = TextOf(400, 6);
+  const Dataset data = TextDataset(400, 6);
   const auto diverging = Make(*context, data, TrainSpec());
   ASSERT_TRUE(diverging->SetProbe(1, {}).ok());
   diverging->parameters().data()[0] = std::numeric_limits<float>::quiet_NaN();
@@ -178,7 +178,7 @@ TEST_F(FloatModeTest, PluginsRunWithDenormalsFlushedOnEveryThread) {
   model.d_model = 128;
   model.context_length = 64;
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(4000, 6, 0.25);
+  const Dataset data = TextDataset(4000, 6, 0.25);
   for (const int threads : {1, 3}) {
     flushed_calls = kept_calls = 0;
     TrainSpec spec;
@@ -239,7 +239,7 @@ std::vector<double> LossesOf(TrainSession* session, int steps) {
   return trace;
 }
 
-TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
+TEST_F(FloatModeTest, ThreadsAndCallersModeChangeNoBit) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = RareLetters();
   const int steps = 150;
@@ -258,7 +258,7 @@ TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
 // Denormal weights, as a checkpoint from another program may have.
 TEST_F(FloatModeTest, EvaluationAndDecodingReadDenormalsAsZeros) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(400, 20, 0.25);
+  const Dataset data = TextDataset(400, 20, 0.25);
   const std::vector<int32_t> tokens = RandomTokens(1, 8, 20)[0];
   const auto results = [&](float small, WeightFormat format, int threads) {
     const ParameterStore parameters = GenericParameters(*context);

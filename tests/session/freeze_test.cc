@@ -81,7 +81,7 @@ class FreezeTest : public RecipeTest,
   }
 };
 
-TEST_P(FreezeTest, AStepChangesTheOthersByTheGradientsOfTheWhole) {
+TEST_P(FreezeTest, TrainedTensorsGetTheirFullGradients) {
   const auto context = MakeContext(runtime_.get(), Text());
   const Dataset data = Documents(64, 5, 5);
   const auto whole = Make(*context, data, Spec(Recipe("")));
@@ -126,7 +126,7 @@ TEST_P(FreezeTest, AStepChangesTheOthersByTheGradientsOfTheWhole) {
   }
 }
 
-TEST_P(FreezeTest, MemoryIsPlannedAndFalls) {
+TEST_P(FreezeTest, FreezingReducesPlannedMemory) {
   const auto context = MakeContext(runtime_.get(), Text());
   const Dataset data = Documents(64, 5, 5);
   const TrainSpec spec = Spec(Recipe(std::get<0>(GetParam()).rules));
@@ -148,36 +148,6 @@ TEST_P(FreezeTest, MemoryIsPlannedAndFalls) {
   EXPECT_EQ(memory.weights, all.weights);
 }
 
-TEST_P(FreezeTest, ARunThatIsResumedEndsAsOneThatWasNot) {
-  const auto context = MakeContext(runtime_.get(), Text());
-  const Dataset data = Documents(64, 5, 5);
-  const TrainSpec spec = Spec(Recipe(std::get<0>(GetParam()).rules));
-  const auto whole = Make(*context, data, spec);
-  const auto begun = Make(*context, data, spec), resumed = Make(*context, data, spec);
-  const std::vector<double> losses = Losses(whole.get(), 4);
-  Losses(begun.get(), 2);
-  const ScratchDir dir;
-  const std::string weights = dir.File("model"), states = dir.File("optimizer");
-  ASSERT_TRUE(WriteSafetensors(weights, begun->parameters().Tensors(), {}).ok());
-  ASSERT_TRUE(WriteSafetensors(states, begun->optimizer().Tensors(), {}).ok());
-  const auto file = *SafetensorsFile::Open(states);
-  for (const ParameterLayout::Entry& entry : begun->gradient_layout().entries) {
-    EXPECT_EQ(file.Find("m." + entry.name) == nullptr, entry.is_frozen()) << entry.name;
-  }
-  ASSERT_TRUE(resumed->parameters().Read(*SafetensorsFile::Open(weights)).ok());
-  ASSERT_TRUE(resumed->optimizer().Read(file).ok());
-  resumed->ResumeAt(2);
-  EXPECT_EQ(Losses(resumed.get(), 2), std::vector<double>(losses.begin() + 2, losses.end()));
-  EXPECT_EQ(Weights(resumed->parameters()), Weights(whole->parameters()));
-  // With other frozen tensors.
-  const auto other = Make(*context, data, Spec(Recipe("")));
-  const absl::Status refused = other->optimizer().Read(file);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("does not fit the recipe (a run continues with the frozen tensors"),
-                    HasSubstr("missing: m.")));
-}
-
 INSTANTIATE_TEST_SUITE_P(All, FreezeTest,
                          ::testing::Combine(::testing::ValuesIn(kFrozen),
                                             ::testing::ValuesIn(kSettings)),
@@ -189,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(All, FreezeTest,
 class FreezeRulesTest : public RecipeTest {};
 
 // Values whose other readers were gradients of frozen tensors may be fused, which changes rounding.
-TEST_F(FreezeRulesTest, GradientsAreThoseOfTheWholeInAllPlacements) {
+TEST_F(FreezeRulesTest, GradientsEqualUnfrozenGradients) {
   const Dataset data = Documents(64, 5, 5);
   for (const std::string& placement : ShippedPlacements()) {
     SCOPED_TRACE(placement);
@@ -243,7 +213,7 @@ TEST_F(FreezeRulesTest, OnlyTrainedTensorsCountForClipping) {
 
 // A weight of layer 1 is trained: gradients of frozen weights, and those below it, are not
 // computed.
-TEST_F(FreezeRulesTest, ThePassEndsBelowTheFirstTrainedTensor) {
+TEST_F(FreezeRulesTest, BackwardPassEndsAtTheFirstTrainedTensor) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const TrainSpec spec =
       Spec("rule { match: 'layers.1.attention.q.*' } rule { match: '*' freeze: true }");
@@ -295,7 +265,7 @@ TEST_F(FreezeRulesTest, SharedLayersAndMaskedTokensAreTrainedInPart) {
   EXPECT_EQ(trained, 1) << "the layers share it";
 }
 
-TEST_F(FreezeRulesTest, CorrectionsOfRoutersAreNotTouched) {
+TEST_F(FreezeRulesTest, RouterCorrectionsAreKept) {
   TinyModel model = SmallModel();
   model.more = "";
   model.block =

@@ -77,7 +77,7 @@ class GoldenRecipeTest : public RecipeTest, public ::testing::WithParamInterface
   }
 };
 
-TEST_P(GoldenRecipeTest, TwentyStepsAreThoseOfPyTorch) {
+TEST_P(GoldenRecipeTest, TwentyStepsMatchPyTorch) {
   const auto context = MakeContext(runtime_.get(), *ReadFile(Golden("pre/model.pbtxt")));
   const TrainSpec spec = Spec(*ReadFile(Golden(absl::StrCat("recipes/", GetParam(), ".pbtxt"))));
   ParameterStore store(context->parameters, context->states);

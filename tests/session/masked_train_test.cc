@@ -30,7 +30,7 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   model.d_model = 16;
   model.vocab_size = 9;
   const auto context = MakeContext(runtime.get(), model.Text());
-  const Dataset data = TextOf(4000, 8);
+  const Dataset data = TextDataset(4000, 8);
   TrainSpec spec;
   spec.batch_size = 16;
   spec.learning_rate = 0.01;
@@ -46,7 +46,7 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   EXPECT_LT(last, 1.1);  // 0.95 after more steps; without the neighbours log(8) = 2.08
 }
 
-TEST(MaskedTrainingTest, RefusesAModelThatIsNotBidirectionalAndAMaskThatIsNoToken) {
+TEST(MaskedTrainingTest, RefusesCausalModelsAndInvalidMasks) {
   const auto runtime = MakeRuntime();
   TinyModel model = Bidirectional();
   const Dataset data = Documents(40, 3, 11);

@@ -75,7 +75,7 @@ class NewtonSchulzTest : public ::testing::Test {
   OpRegistry ops_;
 };
 
-TEST_F(NewtonSchulzTest, IsTheIterationForAnyShapeAndNumberOfThreads) {
+TEST_F(NewtonSchulzTest, MatchesTheIteration) {
   const std::vector<Shape> shapes = {Shape({1, 1}),   Shape({5, 3}),   Shape({3, 5}),
                                      Shape({16, 16}), Shape({96, 33}), Shape({64, 192})};
   for (const int steps : {1, 5}) {
@@ -107,7 +107,7 @@ TEST_F(NewtonSchulzTest, IsTheIterationForAnyShapeAndNumberOfThreads) {
 // Singular values of the result are between 0.68 and 1.13. So are the roots of the diagonal of the
 // Gram matrix if the matrix is far from square, because its singular values are close to each other
 // from the start.
-TEST_F(NewtonSchulzTest, MakesRowsOfNearlyUnitLengthAndNearlyOrthogonal) {
+TEST_F(NewtonSchulzTest, MakesRowsNearlyOrthonormal) {
   const Shape shape({8, 512});
   const auto newton_schulz = *NewtonSchulz::Create(ops_, {shape}, 5);
   newton_schulz->Allocate();
@@ -133,7 +133,7 @@ TEST_F(NewtonSchulzTest, MakesRowsOfNearlyUnitLengthAndNearlyOrthogonal) {
   }
 }
 
-TEST_F(NewtonSchulzTest, AMatrixOfZerosStaysOne) {
+TEST_F(NewtonSchulzTest, KeepsZeros) {
   const Shape shape({4, 6});
   const auto newton_schulz = *NewtonSchulz::Create(ops_, {shape}, 5);
   newton_schulz->Allocate();

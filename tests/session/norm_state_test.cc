@@ -59,10 +59,10 @@ class NormStateTest : public RecipeTest {
     return 0;
   }
 
-  const Dataset data_ = TextOf(400, 6, 0.25);
+  const Dataset data_ = TextDataset(400, 6, 0.25);
 };
 
-TEST_F(NormStateTest, TrainingChangesBuffersAndNothingElseDoes) {
+TEST_F(NormStateTest, OnlyTrainingChangesBuffers) {
   for (const char* plugin : {"batch_norm", "test.centering", "test.centering_eval"}) {
     const auto context = MakeContext(runtime_.get(), With(plugin).Text());
     const auto session = Make(*context, data_, TrainSpec());
@@ -87,7 +87,7 @@ TEST_F(NormStateTest, TrainingChangesBuffersAndNothingElseDoes) {
   }
 }
 
-TEST_F(NormStateTest, EveryMicroBatchUpdatesThem) {
+TEST_F(NormStateTest, EveryMicroBatchUpdatesBuffers) {
   const auto context = MakeContext(runtime_.get(), With("test.centering").Text());
   TrainSpec spec;
   spec.gradient_accumulation_steps = 3;
@@ -96,7 +96,7 @@ TEST_F(NormStateTest, EveryMicroBatchUpdatesThem) {
   EXPECT_EQ(Number(session->parameters(), "layers.1.mlp.norm.calls"), 6);
 }
 
-TEST_F(NormStateTest, TheyHaveNoGradientAndNoDecay) {
+TEST_F(NormStateTest, BuffersHaveNoGradientAndNoDecay) {
   const auto context = MakeContext(runtime_.get(), With("test.centering").Text());
   TrainSpec spec;
   spec.weight_decay = 0.5;
@@ -110,7 +110,7 @@ TEST_F(NormStateTest, TheyHaveNoGradientAndNoDecay) {
   }
 }
 
-TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {
+TEST_F(NormStateTest, DecodingEqualsTheEvaluationPass) {
   for (const char* placement : {"pre", "post", "double_qk", "parallel", "bloom"}) {
     for (const char* plugin : {"batch_norm", "test.centering"}) {
       const auto context = MakeContext(runtime_.get(), With(plugin, placement).Text());
@@ -165,7 +165,7 @@ TEST_F(NormStateTest, BatchStatisticsNormsCannotDecode) {
 
 // The step is repeated to find the first bad tensor. The states that the first run wrote must not
 // be reported, and must not stay.
-TEST_F(NormStateTest, AStepThatDivergesLeavesThemAsTheyWere) {
+TEST_F(NormStateTest, DivergedStepKeepsBuffers) {
   for (int micro_batches : {1, 2}) {
     const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());
     TrainSpec spec;

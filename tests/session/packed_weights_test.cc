@@ -30,7 +30,7 @@ class PackedWeightsTest : public ::testing::Test {
   ParameterStore Split() const { return Split(*context_, parameters_); }
 };
 
-TEST_F(PackedWeightsTest, OnlyMatricesOfAnotherFormAreCopied) {
+TEST_F(PackedWeightsTest, CopiesOnlyMatricesOfAnotherFormat) {
   const PackedWeights f32(*context_, WeightFormat::kF32, parameters_);
   EXPECT_EQ(f32.bytes(), 0);
   const PackedWeights bf16(*context_, WeightFormat::kBf16, parameters_);
@@ -55,7 +55,7 @@ TEST_F(PackedWeightsTest, OnlyMatricesOfAnotherFormAreCopied) {
   EXPECT_GE(joined.bytes(), joined.matrix_bytes());
 }
 
-TEST_F(PackedWeightsTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
+TEST_F(PackedWeightsTest, ProgramsReadSplitOrFloatWeights) {
   const ParameterStore split = Split();
   const Tokens tokens = RandomTokens(2, 7, 5);
   std::vector<std::vector<float>> logits;
@@ -72,7 +72,7 @@ TEST_F(PackedWeightsTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
 }
 
 // Rows of more than a block of a megabyte, and a last block of fewer rows.
-TEST_F(PackedWeightsTest, Int8OfALargeMatrixThatIsSplitIsThatOfItsFloats) {
+TEST_F(PackedWeightsTest, Int8OfSplitEqualsInt8OfFloats) {
   TinyModel model;
   model.vocab_size = 70001;
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -86,7 +86,7 @@ TEST_F(PackedWeightsTest, Int8OfALargeMatrixThatIsSplitIsThatOfItsFloats) {
 }
 
 TEST_F(PackedWeightsTest, RefreshFollowsTheStore) {
-  const Dataset data = TextOf(200, 5, /*val_fraction=*/0.5);
+  const Dataset data = TextDataset(200, 5, /*val_fraction=*/0.5);
   for (const bool is_split : {false, true}) {
     const ParameterStore store = is_split ? Split() : GenericParameters(*context_);
     for (const WeightFormat format :

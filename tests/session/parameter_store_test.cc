@@ -42,7 +42,7 @@ class ParameterStoreTest : public ::testing::Test {
   const ScratchDir dir_;
 };
 
-TEST_F(ParameterStoreTest, MatricesThatProductsReadAreSplit) {
+TEST_F(ParameterStoreTest, SplitsMatricesOfProducts) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     EXPECT_FALSE(floats_.is_split(i));
     const bool weight = parameters_[i].role == ParameterSpec::Role::kWeight;
@@ -50,7 +50,7 @@ TEST_F(ParameterStoreTest, MatricesThatProductsReadAreSplit) {
   }
 }
 
-TEST_F(ParameterStoreTest, ValuesAreTheSameToTheBitInEitherForm) {
+TEST_F(ParameterStoreTest, SplitValuesHaveTheSameBits) {
   EXPECT_EQ(Floats(split_), Floats(floats_));
   const size_t large = 1;
   const SplitF32 split = split_.split(large);
@@ -61,7 +61,7 @@ TEST_F(ParameterStoreTest, ValuesAreTheSameToTheBitInEitherForm) {
   }
 }
 
-TEST_F(ParameterStoreTest, AnyPartIsReadAndWritten) {
+TEST_F(ParameterStoreTest, ReadsAndWritesAnyRange) {
   for (size_t entry = 0; entry < parameters_.size(); ++entry) {
     const int64_t n = parameters_[entry].shape.num_elements();
     const int64_t begin = n / 3, length = n - begin - n / 4;
@@ -77,7 +77,7 @@ TEST_F(ParameterStoreTest, AnyPartIsReadAndWritten) {
   EXPECT_EQ(Floats(split_), Floats(floats_)) << "and nothing else is written";
 }
 
-TEST_F(ParameterStoreTest, FilesAreTheSameByteForByteAndReadIntoEitherForm) {
+TEST_F(ParameterStoreTest, FilesDoNotDependOnTheForm) {
   const std::string from_floats = dir_.File("floats"), from_split = dir_.File("split");
   ASSERT_TRUE(WriteSafetensors(from_floats, floats_.Tensors()).ok());
   ASSERT_TRUE(WriteSafetensors(from_split, split_.Tensors()).ok());
@@ -90,7 +90,7 @@ TEST_F(ParameterStoreTest, FilesAreTheSameByteForByteAndReadIntoEitherForm) {
   }
 }
 
-TEST_F(ParameterStoreTest, AFileThatDoesNotFitIsRefusedWhole) {
+TEST_F(ParameterStoreTest, RefusesFilesOfAnotherShape) {
   std::vector<ParameterSpec> others = parameters_;
   others[3].shape = Shape({11, 9});
   const ParameterStore other(others, {}, WeightFormat::kBf16);

@@ -89,7 +89,7 @@ double NaiveEntropy(const Attrs& attrs, const std::vector<double>& q,
 
 class ProbePlacementTest : public ProbeTest, public ::testing::WithParamInterface<std::string> {};
 
-TEST_P(ProbePlacementTest, TheStreamAfterEveryLayerAndItsGradientArePoints) {
+TEST_P(ProbePlacementTest, StreamsAndGradientsArePoints) {
   const auto context = Context(GetParam());
   const std::vector<ProbePoint> points = *ListProbePoints(*context);
   const std::vector<std::string> names = NamesOf(points);
@@ -114,7 +114,7 @@ TEST_P(ProbePlacementTest, TheStreamAfterEveryLayerAndItsGradientArePoints) {
 }
 
 // The reference is the graph before any pass, run in double, op by op.
-TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
+TEST_P(ProbePlacementTest, FiguresMatchTheReference) {
   const auto context = Context(GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const Tokens tokens = RandomTokens(2, 6, 5);
@@ -200,7 +200,7 @@ TEST_F(ProbeTest, GroupsAreNamesOfPoints) {
 }
 
 // A gradient without a name of its own in the graph: x after the last layer is only added to a sum.
-TEST_F(ProbeTest, TheGradientOfWhatIsOnlyAddedIsThatOfTheSum) {
+TEST_F(ProbeTest, AddendsHaveTheGradientOfTheSum) {
   const auto context = Context("resi_dual");
   const ParameterStore parameters = GenericParameters(*context);
   const ProbeResult result = *ProbeBatch(*context, parameters, RandomTokens(2, 6, 5), kAll, 1);
@@ -212,7 +212,7 @@ TEST_F(ProbeTest, TheGradientOfWhatIsOnlyAddedIsThatOfTheSum) {
   EXPECT_GT(last->sum_squares, 0);
 }
 
-TEST_F(ProbeTest, ParameterFiguresAreThoseOfTheBuffers) {
+TEST_F(ProbeTest, ParameterFiguresMatchTheBuffers) {
   const auto context = Context("pre");
   const ParameterStore parameters = GenericParameters(*context);
   const Tokens tokens = RandomTokens(2, 6, 5);
@@ -233,7 +233,7 @@ TEST_F(ProbeTest, ParameterFiguresAreThoseOfTheBuffers) {
   }
 }
 
-TEST_F(ProbeTest, GlobsChooseTheirKindAndPointsKeepTheirOrder) {
+TEST_F(ProbeTest, GlobsSelectPointsInOrder) {
   const std::vector<ProbePoint> points = *ListProbePoints(*Context("pre"));
   const auto select = [&](const std::vector<std::string>& globs) {
     return NamesOf(*SelectProbePoints(points, globs));
@@ -316,7 +316,7 @@ TEST_F(ProbedSessionTest, ProbingChangesNoBitAndThreadsChangeNoFigure) {
   wide.context_length = 64;
   wide.vocab_size = 26;
   const auto context = MakeContext(runtime_.get(), wide.Text());
-  const Dataset data = TextOf(3000, 26);
+  const Dataset data = TextDataset(3000, 26);
   TrainSpec spec;
   spec.batch_size = 4;
   const Trace off = Train(*context, data, spec, 4, 1, 0);
@@ -371,9 +371,9 @@ TEST_F(ProbedSessionTest, MicroBatchesAreProbedAsOneStep) {
               single->probe()->activations[0].stats.Rms(), 1e-5);
 }
 
-TEST_F(ProbedSessionTest, AStepThatDivergesIsLookedAt) {
+TEST_F(ProbedSessionTest, ProbesDivergedSteps) {
   const auto context = Context("pre");
-  const Dataset data = TextOf(400, 5);
+  const Dataset data = TextDataset(400, 5);
   TrainSpec spec;
   const auto session = *TrainSession::Create(context.get(), &data, spec, 1);
   ASSERT_TRUE(session->SetProbe(100, {}).ok());
@@ -395,9 +395,9 @@ TEST_F(ProbedSessionTest, AStepThatDivergesIsLookedAt) {
   EXPECT_GT(Find(probe->activations, "layers.1.attention.residual")->Rms(), 0);
 }
 
-TEST_F(ProbedSessionTest, RefusesAnIntervalThatIsNone) {
+TEST_F(ProbedSessionTest, RefusesInvalidIntervals) {
   const auto context = Context("pre");
-  const Dataset data = TextOf(100, 5);
+  const Dataset data = TextDataset(100, 5);
   const auto session = *TrainSession::Create(context.get(), &data, TrainSpec(), 1);
   EXPECT_TRUE(absl::IsInvalidArgument(session->SetProbe(-1, {})));
   EXPECT_TRUE(absl::IsInvalidArgument(session->SetProbe(1, Globs{"nonsense"})));

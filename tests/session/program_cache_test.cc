@@ -18,7 +18,7 @@ using Numbers = LastUsed<int>;
 
 absl::StatusOr<Numbers::Shared> Made(int number) { return std::make_shared<const int>(number); }
 
-TEST(LastUsedTest, MakesAValueOnceAndForgetsTheOneThatWasNotUsed) {
+TEST(LastUsedTest, EvictsTheLeastRecentlyUsed) {
   Numbers numbers(2);
   int made = 0;
   const auto get = [&](const std::string& key, int number) {
@@ -34,7 +34,7 @@ TEST(LastUsedTest, MakesAValueOnceAndForgetsTheOneThatWasNotUsed) {
   EXPECT_EQ(made, 4);
 }
 
-TEST(LastUsedTest, AnErrorIsNotKept) {
+TEST(LastUsedTest, DoesNotCacheErrors) {
   Numbers numbers(2);
   const auto fail = []() -> absl::StatusOr<Numbers::Shared> {
     return absl::InternalError("not now");
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, ProgramCacheTest, testing::ValuesIn(ShippedPla
 
 class SharedProgramTest : public ProgramCacheTest {};
 
-TEST_F(SharedProgramTest, ModelsThatAgreeShareProgramsAndOthersDoNot) {
+TEST_F(SharedProgramTest, EqualModelsSharePrograms) {
   const auto a = Context("pre", false), b = Context("pre", false), c = Context("post", false);
   const auto program_of = [](const ModelContext& context, bool drop) {
     BuildOptions options;

@@ -43,9 +43,9 @@ const Case kCases[] = {
 
 class RankTrainCaseTest : public RankTrainTest, public ::testing::WithParamInterface<Case> {};
 
-TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
+TEST_P(RankTrainCaseTest, RanksAndThreadsChangeNoBit) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe(GetParam().recipe, GetParam().settings);
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
   ASSERT_FALSE(expected.empty());
@@ -63,7 +63,7 @@ TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(All, RankTrainCaseTest, ::testing::ValuesIn(kCases),
                          [](const auto& at) { return std::string(at.param.name); });
 
-TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
+TEST_F(RankTrainTest, MixedLengthsChangeNoBit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());
@@ -85,14 +85,14 @@ TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
   }
 }
 
-TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
+TEST_F(RankTrainTest, LargeModelsChangeNoBit) {
   TinyModel model = Model();
   model.d_model = 128;
   model.d_ff = 512;
   model.n_layer = 4;
   const auto context = MakeContext(runtime_.get(), model.Text());
   ASSERT_TRUE(SumsSquaresInProgram(*context)) << "the program sums squares of gradients";
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("", {{"batch_size", "2"}, {"units", "4"}});
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 2);
   for (const int ranks : {2, 4}) {
@@ -102,26 +102,14 @@ TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
   }
 }
 
-TEST_F(RankTrainTest, LinearAttentionGivesTheBitsOfOne) {
-  const auto context = MakeContext(runtime_.get(), WithLinearAttention(Model()).Text());
-  const Dataset data = TextOf(2000, 26);
-  for (const char* dtype : {"F32", "BF16"}) {
-    const TrainSpec spec = Recipe(absl::StrCat("dtype: ", dtype));
-    const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
-    for (const auto& trace : TraceOfRanks(*context, data, spec, 3, 4, 2)) {
-      EXPECT_EQ(trace, expected);
-    }
-  }
-}
-
-TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
+TEST_F(RankTrainTest, RouterCorrectionsCountAllRanks) {
   TinyModel model = Model();
   model.block =
       "share: \"all\" own_norms: true sublayer { attention {} } sublayer { experts { n_expert: "
       "\"5\" "
       "top_k: \"2\" router: SIGMOID correction: true } }";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("router_correction_rate: 0.02 dtype: BF16");
   const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
   for (const int ranks : {2, 3, 8}) {
@@ -132,9 +120,9 @@ TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
   EXPECT_NE(expected, TraceOfOne(*context, data, Recipe("dtype: BF16"), 3));
 }
 
-TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
+TEST_F(RankTrainTest, RefusesMoreRanksThanUnits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const TrainSpec spec = Recipe("", {{"units", "2"}});
   for (const absl::Status& refused : Refused(3, *context, data, [&](int) { return spec; })) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -143,9 +131,9 @@ TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
   }
 }
 
-TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
+TEST_F(RankTrainTest, RefusesRanksThatDiffer) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto recipe = [](int rank) { return Recipe(rank == 1 ? "beta1: 0.8" : ""); };
   for (const absl::Status& refused : Refused(2, *context, data, recipe)) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
@@ -159,9 +147,9 @@ TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
   }
 }
 
-TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
+TEST_F(RankTrainTest, DivergenceIsAnErrorOnAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
     const TrainSpec spec = Recipe("");
     PLUMB_ASSIGN_OR_RETURN(const auto session,
@@ -185,9 +173,9 @@ TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
+TEST_F(RankTrainTest, LostRankIsUnavailable) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const auto session,
                            TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
@@ -200,13 +188,13 @@ TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
+TEST_F(RankTrainTest, RefusesNormsWithStatistics) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model = Model();
   model.norm = "n";
   model.more = "norm { name: \"n\" plugin: \"test.centering\" allow_cross_token: true }";
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   EXPECT_FALSE(TraceOfOne(*context, data, Recipe(""), 1).empty());
   for (const absl::Status& refused : Refused(2, *context, data, [](int) { return Recipe(""); })) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -215,9 +203,9 @@ TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
   }
 }
 
-TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
+TEST_F(RankTrainTest, RanksTakeThePlannedMemory) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   for (const char* recipe : {"", "optimizer: MUON", "dtype: BF16 ema_decay: 0.5",
                              "dtype: BF16 rule { match: 'layers.*.mlp.*' freeze: true }",
                              "rule { match: 'head.*' } rule { match: '*' freeze: true }"}) {
@@ -243,9 +231,9 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   }
 }
 
-TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
+TEST_F(RankTrainTest, ProfileHasTheWaits) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const auto session,
                            TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
@@ -265,9 +253,9 @@ TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRank) {
+TEST_F(RankTrainTest, ProbesSeeTheSameGradients) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const auto gradient_squares = [](const TrainSession& session) {
     std::vector<double> squares;
     for (const auto& parameter : session.probe()->parameters) {
@@ -291,9 +279,9 @@ TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRank) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
+TEST_F(RankTrainTest, GradientExchangeOverlapsTheBackwardPass) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   const BucketPlan plan = BucketPlan::Of(ParameterLayout(context->parameters), 4);
   EXPECT_GT(plan.buckets.size(), 4u);
   BuildOptions options = TrainProgram(Recipe(""));
@@ -323,44 +311,6 @@ TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
   const double half = static_cast<double>(plan.ElementsOf(0) + plan.ElementsOf(1)) / 2;
   EXPECT_EQ(2 * half, static_cast<double>(layout.size));
   EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
-}
-
-TEST_F(RankTrainTest, StatesThatRankZeroWritesAreThoseOfAll) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
-  for (const char* recipe : {"", "dtype: BF16 ema_decay: 0.5"}) {
-    const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
-      PLUMB_ASSIGN_OR_RETURN(const auto session,
-                             TrainSession::Create(context.get(), &data, Recipe(recipe), 1, rank));
-      const auto written = [&] {
-        float value = 0;
-        session->parameters().Read(0, 3, 1, &value);
-        const float of_average =
-            session->average() == nullptr ? 7 : session->average()->floats(0)[3];
-        return std::vector<float>{value, of_average, session->first_moments()[3],
-                                  session->second_moments()[3],
-                                  static_cast<float>(session->step())};
-      };
-      PLUMB_RETURN_IF_ERROR(session->ShareStates([&] {
-        EXPECT_EQ(rank->rank(), 0);
-        const float value = 0.3f;  // not exact in bf16
-        session->parameters().Write(0, 3, 1, &value);
-        if (session->average() != nullptr) session->average()->floats(0)[3] = 7;
-        session->optimizer().first_moments()[3] = 8;
-        session->optimizer().second_moments()[3] = 9;
-        session->ResumeAt(4);
-        return absl::OkStatus();
-      }));
-      EXPECT_EQ(written(), (std::vector<float>{0.3f, 7, 8, 9, 4}));
-      // An error of rank 0 is returned on all ranks.
-      const absl::Status failed =
-          session->ShareStates([] { return absl::DataLossError("a damaged file"); });
-      EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(std::string(failed.message()), HasSubstr("rank 0 on host host0: a damaged file"));
-      return absl::OkStatus();
-    });
-    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-  }
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ constexpr char kRecipe[] =
 
 class RulesTest : public RecipeTest {};
 
-TEST_F(RulesTest, ThreeStepsAreThoseOfANaiveAdamWTensorByTensor) {
+TEST_F(RulesTest, StepsMatchANaiveAdamW) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const Dataset data = Documents(64, 5, 5);
   const auto session = Make(*context, data, Spec(kRecipe));
@@ -96,7 +96,7 @@ TEST_F(RulesTest, ThreeStepsAreThoseOfANaiveAdamWTensorByTensor) {
 }
 
 // A rule that sets the defaults changes no bit.
-TEST_F(RulesTest, ARuleOfTheDefaultsIsNoRule) {
+TEST_F(RulesTest, RuleWithDefaultsChangesNothing) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const Dataset data = Documents(64, 5, 5);
   const auto plain = Make(*context, data, Spec("batch_size: 4"));
@@ -108,7 +108,7 @@ TEST_F(RulesTest, ARuleOfTheDefaultsIsNoRule) {
   EXPECT_EQ(Floats(plain->parameters()), Floats(ruled->parameters()));
 }
 
-TEST_F(RulesTest, InvalidRulesAreErrorsOfTheSession) {
+TEST_F(RulesTest, CreateRefusesInvalidRules) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const Dataset data = Documents(64, 5, 5);
   const auto session =

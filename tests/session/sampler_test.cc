@@ -47,7 +47,7 @@ std::set<size_t> Drawn(const std::vector<int>& count) {
   return drawn;
 }
 
-TEST(TokenSamplerTest, TemperatureZeroTakesTheFirstOfTheLargest) {
+TEST(TokenSamplerTest, TemperatureZeroIsGreedy) {
   TokenSampler sampler = Sampler(0, 0, 1, 4);
   const std::vector<float> logits = {-1, 2, 2, 0};
   for (uint64_t i = 0; i < 10; ++i) {
@@ -70,7 +70,7 @@ TEST(TokenSamplerTest, DrawsFollowTheSoftmaxAtItsTemperature) {
   }
 }
 
-TEST(TokenSamplerTest, TopKKeepsTheLikeliestAndOfEqualsTheFirst) {
+TEST(TokenSamplerTest, TopKKeepsTheLikeliest) {
   const std::vector<float> logits = {1, 3, 2, 2, 0};
   EXPECT_THAT(Drawn(Count(Sampler(1, 1, 1, 5), logits, 500)), ElementsAre(1));
   EXPECT_THAT(Drawn(Count(Sampler(1, 2, 1, 5), logits, 500)), ElementsAre(1, 2));
@@ -78,7 +78,7 @@ TEST(TokenSamplerTest, TopKKeepsTheLikeliestAndOfEqualsTheFirst) {
   EXPECT_THAT(Drawn(Count(Sampler(1, 99, 1, 5), logits, 5000)), ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST(TokenSamplerTest, TopPKeepsTheFewestThatHoldTheShare) {
+TEST(TokenSamplerTest, TopPKeepsTheSmallestNucleus) {
   // Probabilities 0.5, 0.25, 0.125, 0.125.
   const std::vector<float> logits = {std::log(0.125f), std::log(0.5f), std::log(0.25f),
                                      std::log(0.125f)};
@@ -105,7 +105,7 @@ TEST(TokenSamplerTest, ADrawDependsOnItsIndexAlone) {
   EXPECT_GT(std::set<int32_t>(forward.begin(), forward.end()).size(), 1u);
 }
 
-TEST(TokenSamplerTest, ExtremeLogitsAreStillADistribution) {
+TEST(TokenSamplerTest, ExtremeLogitsAreADistribution) {
   constexpr float kMax = std::numeric_limits<float>::max();
   const std::vector<float> logits = {-kMax, kMax, -kMax};
   EXPECT_THAT(Drawn(Count(Sampler(1, 0, 1, 3), logits, 100)), ElementsAre(1));

@@ -23,7 +23,7 @@ TEST(ScheduleTest, ConstantIsConstant) {
   for (int64_t t : {0, 1, 999, 1000, 5000}) EXPECT_EQ(LearningRate(spec, t), 0.01);
 }
 
-TEST(ScheduleTest, LinearIsTheStudysFormulaToTheLastBit) {
+TEST(ScheduleTest, LinearFollowsItsFormula) {
   const ScheduleSpec spec = Spec(ScheduleKind::kLinear);
   for (int64_t t = 0; t < 1000; ++t) {
     ASSERT_EQ(LearningRate(spec, t), 0.01 * (1 - static_cast<double>(t) / 1000)) << t;
@@ -40,7 +40,7 @@ TEST(ScheduleTest, LinearEndsAtTheMinimum) {
   EXPECT_EQ(LearningRate(spec, 1000), 0.002);
 }
 
-TEST(ScheduleTest, CosineIsHalfACosine) {
+TEST(ScheduleTest, CosineFollowsItsFormula) {
   ScheduleSpec spec = Spec(ScheduleKind::kCosine);
   spec.min_learning_rate = 0.001;
   EXPECT_DOUBLE_EQ(LearningRate(spec, 0), 0.01);
@@ -50,7 +50,7 @@ TEST(ScheduleTest, CosineIsHalfACosine) {
   EXPECT_EQ(LearningRate(spec, 1 << 30), 0.001);
 }
 
-TEST(ScheduleTest, WarmUpIsLinearAndThenTheDecayBegins) {
+TEST(ScheduleTest, WarmUpIsLinear) {
   ScheduleSpec spec = Spec(ScheduleKind::kLinear);
   spec.warmup_steps = 200;
   EXPECT_DOUBLE_EQ(LearningRate(spec, 0), 0.01 / 200);
@@ -63,7 +63,7 @@ TEST(ScheduleTest, WarmUpIsLinearAndThenTheDecayBegins) {
   EXPECT_EQ(LearningRate(spec, 200), 0.01);
 }
 
-TEST(ScheduleTest, AWarmUpLongerThanTheDecayRunsItsCourse) {
+TEST(ScheduleTest, WarmUpMayExceedTheDecay) {
   ScheduleSpec spec = Spec(ScheduleKind::kCosine);
   spec.warmup_steps = 100;
   spec.decay_steps = 10;
@@ -72,7 +72,7 @@ TEST(ScheduleTest, AWarmUpLongerThanTheDecayRunsItsCourse) {
   EXPECT_EQ(LearningRate(spec, 100), 0.0);
 }
 
-TEST(ScheduleTest, WsdIsConstantUntilItsCooldown) {
+TEST(ScheduleTest, WsdIsConstantBeforeItsCooldown) {
   constexpr double kPi = 3.14159265358979323846;
   ScheduleSpec spec = Spec(ScheduleKind::kWsd);
   spec.warmup_steps = 100;
@@ -114,7 +114,7 @@ TEST(ScheduleTest, InverseSquareRootMeetsItsWarmUp) {
   EXPECT_DOUBLE_EQ(LearningRate(spec, 99), 0.001);
 }
 
-TEST(ScheduleTest, AWarmUpThatMultipliesLetsTheScheduleBeginAtOnce) {
+TEST(ScheduleTest, MultipliedWarmUpStartsTheScheduleAtOnce) {
   for (const ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kLinear,
                                   ScheduleKind::kCosine, ScheduleKind::kWsd}) {
     ScheduleSpec bare = Spec(kind), spec = bare;

@@ -51,7 +51,7 @@ class SplitStepTest : public RankTrainTest,
   static bool is_bf16() { return std::get<1>(GetParam()) == DType::kBF16; }
 
   // Returns documents with 1 to 30 tokens.
-  static std::string OfDifferentLengths() {
+  static std::string MixedLengthDocuments() {
     std::string content;
     for (int i = 0; i < 12; ++i) {
       const int length = i % 3 == 0 ? 29 : 1 + i % 5;
@@ -62,7 +62,7 @@ class SplitStepTest : public RankTrainTest,
   }
 
   // Returns documents with prompts of 0 to 28 tokens and 2 to 9 targets.
-  static std::string OfPrompts() {
+  static std::string PromptDocuments() {
     std::string content;
     for (int i = 0; i < 12; ++i) {
       std::string prompt, completion;
@@ -79,13 +79,13 @@ class SplitStepTest : public RankTrainTest,
     options.val_fraction = 0;
     if (kind() == Kind::kDocuments || kind() == Kind::kMasked) {
       options.format = DatasetOptions::Format::kDocuments;
-      return *Dataset::FromContent(OfDifferentLengths(), "documents.txt", options);
+      return *Dataset::FromContent(MixedLengthDocuments(), "documents.txt", options);
     }
     if (kind() == Kind::kPrompts) {
       options.format = DatasetOptions::Format::kJsonl;
-      return *Dataset::FromContent(OfPrompts(), "prompts.jsonl", options);
+      return *Dataset::FromContent(PromptDocuments(), "prompts.jsonl", options);
     }
-    if (kind() == Kind::kText) return TextOf(900, 6);
+    if (kind() == Kind::kText) return TextDataset(900, 6);
     std::string ids;
     for (int i = 0; i < 700; ++i) ids += {static_cast<char>(i * i % 7 % 6), 0};
     scratch_.Write("ids.bin", ids);
@@ -96,7 +96,7 @@ class SplitStepTest : public RankTrainTest,
     }
     options.format = DatasetOptions::Format::kTokens;
     options.token_bits = 16;
-    const Dataset letters = TextOf(60, 6);
+    const Dataset letters = TextDataset(60, 6);
     return *Dataset::Load(scratch_.File("ids.bin"), options, &letters.tokenizer());
   }
 
@@ -187,7 +187,7 @@ class SplitStepTest : public RankTrainTest,
   const std::unique_ptr<ModelContext> context_;
 };
 
-TEST_P(SplitStepTest, LossAndGradientDoNotDependOnIt) {
+TEST_P(SplitStepTest, LossAndGradientAreIndependentOfTheSplit) {
   // bf16 has 8 bits: a number that is rounded differently changes the sums that contain it.
   const double near = is_bf16() ? 4e-3 : 1e-5;
   const Outcome whole = Run({kRows, 1, 0, 1});
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitStepTest,
                          });
 
 // A dropped element belongs to a row of the step, whichever pass computes it.
-TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
+TEST_F(RankTrainTest, DropoutIsIndependentOfTheSplit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   model.placement = "mine";
@@ -253,7 +253,7 @@ TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
 }
 
 // Label smoothing and the z-loss are means over the same targets.
-TEST_F(RankTrainTest, TheLossIsTheSameForAnyDivision) {
+TEST_F(RankTrainTest, LossIsIndependentOfTheSplit) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());

@@ -15,14 +15,18 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/client/model.h"
 #include "runtime/client/recipe.h"
+#include "runtime/data/batches.h"
 #include "runtime/onednn/gemm.h"
 #include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
+#include "runtime/session/sampler.h"
 #include "runtime/session/train_session.h"
 #include "runtime/train/data_passes.h"
+#include "runtime/train/metrics.h"
 #include "tests/app/evaluate.h"
 #include "tests/app/test_models.h"
 #include "tests/session/count_mallocs.h"
+#include "tests/session/scratch_dir.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {
@@ -35,12 +39,77 @@ int64_t CountAllocations(const Body& body) {
   return MallocCount() - before;
 }
 
-TEST(StepAllocationTest, TheCounterCounts) {
+TEST(StepAllocationTest, CountsAllocations) {
   void* volatile memory = nullptr;
   EXPECT_EQ(CountAllocations([&] { memory = std::malloc(10); }), 1);
   std::free(memory);
   EXPECT_GE(CountAllocations([&] { std::vector<int> v(100, 1), w(v); }), 2);
   EXPECT_GE(CountAllocations([&] { AlignedBuffer buffer(1 << 10); }), 1);
+}
+
+TEST(StepAllocationTest, FillingBatchesAllocatesNothing) {
+  for (const Dataset& dataset : {Documents(60, 1, 13, 0.3), TextDataset(400, 26, 0.3)}) {
+    TrainBatches::Options train;
+    train.batch_size = 4;
+    train.context_length = 10;
+    TrainBatches batches = *TrainBatches::Create(&dataset, train);
+    Batch batch = batches.MakeBatch();
+    // Batches from the first on, over the ends of epochs, and back.
+    EXPECT_EQ(CountAllocations([&] {
+                for (int64_t i = 0; i < 100; ++i) batches.Fill(i, &batch);
+                batches.Fill(7, &batch);
+              }),
+              0);
+    EvalBatches::Options eval;
+    eval.batch_size = 4;
+    eval.context_length = 10;
+    const EvalBatches validation = *EvalBatches::Create(&dataset, Split::kValidation, eval);
+    Batch eval_batch = validation.MakeBatch();
+    EXPECT_EQ(CountAllocations([&] {
+                for (int64_t i = 0; i < validation.size(); ++i) validation.Fill(i, &eval_batch);
+              }),
+              0);
+  }
+}
+
+TEST(StepAllocationTest, DrawingTokensAllocatesNothing) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 101) / 10;
+  const RngStream stream(1, "test");
+  for (double temperature : {0.0, 0.7}) {
+    for (int top_k : {0, 40}) {
+      for (double top_p : {1.0, 0.9}) {
+        SamplingOptions options;
+        options.temperature = temperature;
+        options.top_k = top_k;
+        options.top_p = top_p;
+        TokenSampler sampler = *TokenSampler::Create(options, 1000);
+        int64_t sum = 0;
+        EXPECT_EQ(CountAllocations([&] {
+                    for (uint64_t i = 0; i < 20; ++i)
+                      sum += *sampler.Draw(logits.data(), stream, i);
+                  }),
+                  0);
+        EXPECT_GT(sum, 0);
+      }
+    }
+  }
+}
+
+TEST(StepAllocationTest, AppendingMetricsAllocatesNothing) {
+  ScratchDir dir;
+  MetricsWriter writer = *MetricsWriter::Open(dir.File("metrics.jsonl"));
+  StepMetrics metrics;
+  metrics.loss = 1.0 / 3;
+  metrics.val_loss = 2.5;
+  EXPECT_EQ(CountAllocations([&] {
+              for (int64_t i = 0; i < 20; ++i) {
+                metrics.step = i;
+                writer.Append(metrics).IgnoreError();
+              }
+            }),
+            0);
+  EXPECT_EQ(ReadMetrics(dir.File("metrics.jsonl"))->size(), 20u);
 }
 
 // Computes one product by oneDNN on each of `threads` threads at once. oneDNN's OpenMP allocates
@@ -83,7 +152,7 @@ class SessionAllocationTest : public ::testing::TestWithParam<int> {
         for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
       });
       EXPECT_TRUE(ok);
-      if (TellsOneDnnMallocs()) {
+      if (ExcludesOneDnnMallocs()) {
         EXPECT_EQ(allocations, 0) << dtype;
       }
       EXPECT_EQ(session->probe() != nullptr, probes);
@@ -134,7 +203,7 @@ std::string ExpertsModel() {
 }
 
 // Uses plumb.h, on batches that a callback fills.
-TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
+TEST_P(SessionAllocationTest, StepAllocatesNothingForAKnownLength) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
   const ModelSource source = {
@@ -164,10 +233,10 @@ TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   EXPECT_GT(seen_again, 100);
 }
 
-TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, WideModelAllocatesNothingAfterAStep) {
   for (const std::string& text : {WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);
-    const Dataset data = TextOf(2000, 26);
+    const Dataset data = TextDataset(2000, 26);
     TrainSpec spec;
     spec.batch_size = 4;
     spec.gradient_accumulation_steps = 2;
@@ -187,7 +256,7 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
         }
       });
       EXPECT_TRUE(ok);
-      if (!TellsOneDnnMallocs()) continue;
+      if (!ExcludesOneDnnMallocs()) continue;
       EXPECT_EQ(ours, 0) << DTypeName(dtype);
       for (const OneDnnMallocs& step : packed) {
         EXPECT_EQ(step.count, packed[0].count);
@@ -198,14 +267,14 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
   }
 }
 
-TEST_P(SessionAllocationTest, AStepOfARecipeOfEverythingAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, FullRecipeAllocatesNothingAfterAStep) {
   ExpectNoAllocations(
-      WideModel(), TextOf(2000, 26),
+      WideModel(), TextDataset(2000, 26),
       "batch_size: 4 gradient_accumulation_steps: 2 optimizer: MUON muon { learning_rate: '2 * lr' "
       "} rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }");
 }
 
-TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, MaskedTokensAllocateNothingAfterAStep) {
   TinyModel model;
   model.vocab_size = 7;
   model.more = "bidirectional: true token_types: 2";
@@ -214,16 +283,17 @@ TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst
 }
 
 // Groups have other sizes in every step, so oneDNN packs more or less.
-TEST_P(SessionAllocationTest, AStepOfExpertsAllocatesNothingAfterTheFirstWhereverTokensGo) {
-  ExpectNoAllocations(ExpertsModel(), TextOf(2000, 26), "batch_size: 4");
+TEST_P(SessionAllocationTest, ExpertsAllocateNothingAfterAStep) {
+  ExpectNoAllocations(ExpertsModel(), TextDataset(2000, 26), "batch_size: 4");
 }
 
-TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
-  ExpectNoAllocations(WideModel(), TextOf(2000, 26), "batch_size: 4 gradient_accumulation_steps: 2",
+TEST_P(SessionAllocationTest, ProbesAllocateNothingAfterAStep) {
+  ExpectNoAllocations(WideModel(), TextDataset(2000, 26),
+                      "batch_size: 4 gradient_accumulation_steps: 2",
                       /*probes=*/true);
 }
 
-TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
+TEST_P(SessionAllocationTest, DecodingAllocatesNothingAfterAToken) {
   const std::string windowed = WideModel() + " attention { window: \"4\" }";
   for (const std::string& text :
        {StudyModel(), WideModel(), LargeVocabularyModel(), ExpertsModel(), windowed}) {
@@ -244,7 +314,7 @@ TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
   }
 }
 
-TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheFirstStep) {
+TEST_P(SessionAllocationTest, BatchedDecodingAllocatesNothingAfterAStep) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const auto context = MakeContext(runtime_.get(), WideModel());
     const ParameterStore parameters = GenericParameters(*context);
@@ -265,7 +335,7 @@ TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheF
   }
 }
 
-TEST_P(SessionAllocationTest, EvaluatingASplitAgainAllocatesNothing) {
+TEST_P(SessionAllocationTest, SecondEvaluationAllocatesNothing) {
   const auto context = MakeContext(runtime_.get(), StudyModel());
   const ParameterStore parameters = GenericParameters(*context);
   const Dataset data = Documents(30, 2, 12, /*val_fraction=*/0.5);

@@ -32,7 +32,7 @@ inline Dataset Documents(int count, int shortest, int longest, double val_fracti
 
 // Returns one text of `size` letters, of the first `letters` of the alphabet, with some structure
 // to learn.
-inline Dataset TextOf(int size, int letters, double val_fraction = 0) {
+inline Dataset TextDataset(int size, int letters, double val_fraction = 0) {
   const RngStream stream(5, "text");
   std::string content;
   int state = 0;

@@ -21,7 +21,7 @@ Tokenizer CharactersOf(absl::string_view text, bool begin_end) {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-TEST(TokenizerTest, CharactersAreSortedAndTheBeginEndTokenIsLast) {
+TEST(TokenizerTest, CharactersAreSorted) {
   const Tokenizer tokenizer = CharactersOf("qwertyuiopasdfghjklzxcvbnm", true);
   EXPECT_EQ(tokenizer.vocab_size(), 27);
   EXPECT_EQ(tokenizer.end_token(), absl::optional<int32_t>(26));
@@ -55,14 +55,14 @@ TEST(TokenizerTest, UnknownCharactersAreQuotedWithTheVocabulary) {
   EXPECT_THAT(Message(tokenizer.Encode("\U0010FFFF").status()), HasSubstr("U+10FFFF"));
 }
 
-TEST(TokenizerTest, TextsThatMakeNoVocabulary) {
+TEST(TokenizerTest, RefusesEmptyOrInvalidTexts) {
   EXPECT_FALSE(Tokenizer::Characters({}, true).ok());
   EXPECT_FALSE(Tokenizer::Characters({""}, true).ok());
   EXPECT_THAT(Message(Tokenizer::Characters({"ok\nno\xc3"}, false).status()),
               HasSubstr("line 2, byte 5 (0xc3)"));
 }
 
-TEST(TokenizerTest, BytesTakeAnything) {
+TEST(TokenizerTest, BytesAcceptAnyText) {
   const Tokenizer tokenizer = Tokenizer::Bytes(true);
   EXPECT_EQ(tokenizer.vocab_size(), 257);
   std::string all;
@@ -83,7 +83,7 @@ TEST(TokenizerTest, InvalidIdsAreErrors) {
   EXPECT_EQ(tokenizer.TokenText(4), "<invalid>");
 }
 
-TEST(TokenizerTest, TokensAreShownForPeople) {
+TEST(TokenizerTest, PrintsTokens) {
   const Tokenizer tokenizer = CharactersOf("\na", true);
   EXPECT_EQ(tokenizer.TokenText(0), "\\n");
   EXPECT_EQ(tokenizer.TokenText(1), "a");
@@ -92,7 +92,7 @@ TEST(TokenizerTest, TokensAreShownForPeople) {
   EXPECT_EQ(Tokenizer::Bytes(false).TokenText('A'), "A");
 }
 
-TEST(TokenizerTest, JsonIsPinned) {
+TEST(TokenizerTest, JsonFormatIsStable) {
   EXPECT_EQ(CharactersOf("\"b\u00e9", true).ToJson(),
             "{\"format\":\"plumb-tokenizer\",\"version\":1,\"kind\":\"characters\","
             "\"characters\":[\"\\\"\",\"b\",\"\u00e9\"],\"begin_end_token\":3,\"vocab_size\":4}\n");
@@ -101,7 +101,7 @@ TEST(TokenizerTest, JsonIsPinned) {
             "\"begin_end_token\":null,\"vocab_size\":256}\n");
 }
 
-TEST(TokenizerTest, JsonComesBack) {
+TEST(TokenizerTest, JsonRoundTrips) {
   std::string controls = "\u00e9\U0001F600 \"\\\n";
   controls.push_back('\0');
   for (const Tokenizer& tokenizer : {CharactersOf(controls, true), CharactersOf("x", false),

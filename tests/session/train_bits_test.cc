@@ -44,8 +44,8 @@ struct TrainCase {
 };
 void PrintTo(const TrainCase& train_case, std::ostream* os) { *os << train_case.name; }
 
-Dataset Letters() { return TextOf(2000, 26); }
-Dataset FewLetters() { return TextOf(300, 5); }
+Dataset Letters() { return TextDataset(2000, 26); }
+Dataset FewLetters() { return TextDataset(300, 5); }
 Dataset DocumentsOfManyLengths() { return Documents(40, 2, 11); }
 
 // Returns a model wide enough that work is shared between threads.
@@ -129,6 +129,10 @@ std::vector<TrainCase> ModelCases() {
   return InBothTypes({
       {"large", large, "batch_size: 8", Letters},
       {"dropout", WithDropout(), kEveryStep, Letters},
+      {"frozen", ModelForThreads(),
+       absl::StrCat(kEveryStep, "ema_decay: 0.5 rule { match: 'layers.1.*' } ",
+                    "rule { match: '*' freeze: true }"),
+       Letters},
       {"linear_attention", WithLinearAttention(ModelForThreads()), kEveryStep, Letters},
       {"decays", decays, kEveryStep, Letters},
       {"statistics", WithRunningStatistics(), kEveryStep, DocumentsOfManyLengths},
@@ -177,7 +181,7 @@ class TrainBitsTest : public RecipeTest, public ::testing::WithParamInterface<Tr
   const Dataset data_ = GetParam().data();
 };
 
-TEST_P(TrainBitsTest, DependNeitherOnThreadsNorOnWhatIsRecomputed) {
+TEST_P(TrainBitsTest, DoNotDependOnThreadsOrRecomputation) {
   const auto one = MakeCase();
   const std::vector<double> losses = Losses(one.get(), 4);
   const std::vector<float> numbers = Numbers(one.get());
@@ -191,7 +195,7 @@ TEST_P(TrainBitsTest, DependNeitherOnThreadsNorOnWhatIsRecomputed) {
   EXPECT_EQ(Numbers(again.get()), numbers);
 }
 
-TEST_P(TrainBitsTest, AreThoseOfARunThatIsResumedFromFiles) {
+TEST_P(TrainBitsTest, AreKeptByResuming) {
   const auto whole = MakeCase();
   Losses(whole.get(), 3);
   const ScratchDir scratch;
@@ -214,7 +218,7 @@ TEST_P(TrainBitsTest, AreThoseOfARunThatIsResumedFromFiles) {
   EXPECT_EQ(Numbers(rest.get()), Numbers(whole.get()));
 }
 
-TEST_P(TrainBitsTest, TakeTheMemoryThatWasPlanned) {
+TEST_P(TrainBitsTest, TakeThePlannedMemory) {
   const auto session = MakeCase();
   ASSERT_TRUE(session->Step().ok());
   const TrainMemory planned = session->planned_memory(), taken = session->memory();
@@ -256,7 +260,7 @@ TEST_P(RecipeCaseTest, NormalizedRowsHaveLengthOne) {
   }
 }
 
-TEST_P(RecipeCaseTest, ItLearns) {
+TEST_P(RecipeCaseTest, LossFalls) {
   const auto session = MakeCase();
   const double first = session->Step()->loss;
   double last = 0;

@@ -51,7 +51,7 @@ class TrainMemoryTest : public ::testing::TestWithParam<Recipe> {
 
   // Checks that the session's buffers have the planned sizes.
   static void ExpectPlanned(const ModelContext& context) {
-    const Dataset data = TextOf(2000, 26);
+    const Dataset data = TextDataset(2000, 26);
     // Threads allocate their own memory in the first step of a process.
     ASSERT_TRUE((*TrainSession::Create(&context, &data, Spec(), 2))->Step().ok());
     const int64_t before = LiveAlignedBytes();
@@ -96,7 +96,7 @@ TinyModel Model() {
 constexpr const char* kPlacements[] = {"pre", "denseformer", "hyper_connections",
                                        "attention_residuals", "value_residual"};
 
-TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
+TEST_P(TrainMemoryTest, EqualsTheBuffersOfTheSession) {
   for (const char* placement : kPlacements) {
     SCOPED_TRACE(placement);
     TinyModel model = Model();
@@ -124,7 +124,7 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
+TEST_P(TrainMemoryTest, EqualsTheGrowthOfTheProcess) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's own memory is more";
 #endif
@@ -133,7 +133,7 @@ TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
   model.d_ff = 1024;
   model.n_layer = 4;
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(2000, 26);
+  const Dataset data = TextDataset(2000, 26);
   TrainSpec spec = Spec();
   spec.batch_size = 16;
   malloc_trim(0);  // freed blocks would be reused
@@ -143,16 +143,16 @@ TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
   const double grown = static_cast<double>(ResidentBytes() - before);
   const double said = static_cast<double>(session->memory().total());
   // Buffers occupy whole huge pages, and programs, kernels and threads' stacks are added.
-  constexpr double kBeside = 32 << 20;
+  constexpr double kOverhead = 32 << 20;
   EXPECT_GT(said, 60e6);
   EXPECT_GT(grown, 0.95 * said - (4 << 20));
-  EXPECT_LT(grown, 1.02 * said + kBeside);
+  EXPECT_LT(grown, 1.02 * said + kOverhead);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
 INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), NameOf);
 
-TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndBf16TakesLess) {
+TEST(TrainMemorySizesTest, RecomputationAndBf16TakeLess) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
   const auto context = MakeContext(runtime.get(), Model().Text());
   TrainSpec spec;

@@ -34,7 +34,7 @@ int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack
   return sums;
 }
 
-TEST(UnitTreeTest, AStackOfUnitsIsTheTreeOfItsDefinition) {
+TEST(UnitTreeTest, StackMatchesTheDefinition) {
   for (int64_t units = 1; units <= 70; ++units) {
     std::vector<UnitRange> stack;
     std::vector<std::string> texts;
@@ -51,7 +51,7 @@ TEST(UnitTreeTest, AStackOfUnitsIsTheTreeOfItsDefinition) {
   }
 }
 
-TEST(UnitTreeTest, TheNodesOfAllRanksMakeTheSameTree) {
+TEST(UnitTreeTest, RanksBuildTheSameTree) {
   for (int64_t units = 1; units <= 33; ++units) {
     for (int ranks = 1; ranks <= units; ++ranks) {
       std::vector<UnitRange> stack;

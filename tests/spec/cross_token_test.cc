@@ -42,7 +42,7 @@ constexpr char kWhy[] =
     "tokens of its sequence and on the other sequences of the batch, so a causal model sees the "
     "future that it is to predict; if that is wanted, ";
 
-TEST_F(CrossTokenTest, ANormThatIsNotAllowedToIsRefusedAtItsPlugin) {
+TEST_F(CrossTokenTest, RequiresAllowCrossToken) {
   const std::string use = "block { placement: \"pre\" norm: \"c\" }";
   EXPECT_EQ(
       Error(absl::StrCat("norm { name: \"c\"\n  plugin: \"test.centering\" }\n", use)),
@@ -54,7 +54,7 @@ TEST_F(CrossTokenTest, ANormThatIsNotAllowedToIsRefusedAtItsPlugin) {
       absl::StrCat("m.pbtxt:3:3: norm \"c\": ", kWhy, "add allow_cross_token: true to the norm"));
 }
 
-TEST_F(CrossTokenTest, APluginThatIsNamedDirectlyMustBeDeclared) {
+TEST_F(CrossTokenTest, RequiresADeclaredNorm) {
   const std::string advice =
       "declare it, norm { name: \"my_norm\" plugin: \"test.centering\" allow_cross_token: true }, "
       "and write \"my_norm\"";
@@ -65,7 +65,7 @@ TEST_F(CrossTokenTest, APluginThatIsNamedDirectlyMustBeDeclared) {
             absl::StrCat("m.pbtxt:3:3: block.slot \"norm\": ", kWhy, advice));
 }
 
-TEST_F(CrossTokenTest, APermissionIsAWarningOnce) {
+TEST_F(CrossTokenTest, PermissionWarnsOnce) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "norm { name: \"c\" plugin: \"test.centering\"\n  allow_cross_token: true }\n"
       "layers { block { placement: \"pre\" norm: \"c\" }\n"
@@ -77,7 +77,7 @@ TEST_F(CrossTokenTest, APermissionIsAWarningOnce) {
                           "training losses are those of a model that sees the future"));
 }
 
-TEST_F(CrossTokenTest, ANormWithStatisticsInEvaluationTooSaysThatNothingCanBeSampled) {
+TEST_F(CrossTokenTest, BatchStatisticsNormsWarnOfSampling) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "norm { name: \"c\" plugin: \"test.centering_eval\" allow_cross_token: true }\n"
       "block { placement: \"pre\" norm: \"c\" }");
@@ -86,7 +86,7 @@ TEST_F(CrossTokenTest, ANormWithStatisticsInEvaluationTooSaysThatNothingCanBeSam
               ElementsAre(HasSubstr("in evaluation, and nothing can be sampled from it")));
 }
 
-TEST_F(CrossTokenTest, APermissionThatARowWiseNormDoesNotNeedIsAWarning) {
+TEST_F(CrossTokenTest, UnneededPermissionIsAWarning) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "norm { name: \"r\" plugin: \"rms_norm\" allow_cross_token: true }\n"
       "block { placement: \"pre\" norm: \"r\" }");
@@ -96,7 +96,7 @@ TEST_F(CrossTokenTest, APermissionThatARowWiseNormDoesNotNeedIsAWarning) {
                           "takes no statistics over tokens"));
 }
 
-TEST_F(CrossTokenTest, ANormThatNoBlockUsesIsNotAskedAbout) {
+TEST_F(CrossTokenTest, UnusedNormsNeedNoPermission) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "norm { name: \"c\" plugin: \"test.centering\" }\n"
       "block { placement: \"pre\" norm: \"rms_norm\" }");
@@ -104,7 +104,7 @@ TEST_F(CrossTokenTest, ANormThatNoBlockUsesIsNotAskedAbout) {
   EXPECT_THAT(model->warnings, IsEmpty());
 }
 
-TEST_F(CrossTokenTest, ThePermissionIsKeptInTheSelfContainedText) {
+TEST_F(CrossTokenTest, SelfContainedTextKeepsThePermission) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "norm { name: \"c\" plugin: \"test.centering\" allow_cross_token: true }\n"
       "block { placement: \"pre\" norm: \"c\" }");

@@ -16,7 +16,7 @@ std::string ErrorOf(const std::string& text) {
   return std::string(statement.status().message());
 }
 
-TEST(FormulaErrorTest, AStatementSetsAName) {
+TEST(FormulaErrorTest, StatementsBeginWithAName) {
   EXPECT_EQ(ErrorOf(""),
             "p.pbtxt:4:9: a statement begins with the name that it sets: \"x = ...\"\n"
             "  \n"
@@ -27,7 +27,7 @@ TEST(FormulaErrorTest, AStatementSetsAName) {
             "    ^");
 }
 
-TEST(FormulaErrorTest, BytesWithoutMeaningAreNamed) {
+TEST(FormulaErrorTest, NamesInvalidBytes) {
   EXPECT_EQ(ErrorOf("x = \x80"),
             "p.pbtxt:4:9: a formula cannot hold the byte 0x80\n"
             "  x = \x80\n"
@@ -42,14 +42,14 @@ TEST(FormulaErrorTest, BytesWithoutMeaningAreNamed) {
             "      ^");
 }
 
-TEST(FormulaErrorTest, ALineOfTheTextIsShownAsOneLine) {
+TEST(FormulaErrorTest, ShowsLinesAsOneLine) {
   EXPECT_EQ(ErrorOf("x =\n\tx + $"),
             "p.pbtxt:4:9: a formula cannot hold \"$\"\n"
             "  x =  x + $\n"
             "           ^");
 }
 
-TEST(FormulaErrorTest, TextIsTooLongOrTooDeep) {
+TEST(FormulaErrorTest, LimitsLengthAndDepth) {
   EXPECT_EQ(ErrorOf(std::string(3000, 'a')),
             "p.pbtxt:4:9: a formula of 3000 characters; at most 2000 are read");
   const std::string deep = ErrorOf("x = " + std::string(150, '('));

@@ -106,7 +106,7 @@ TEST(HostileTextTest, LongFormulasDoNotExhaustTheStack) {
   EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", deep, "\""))), "no error");
 }
 
-TEST(HostileTextTest, AMessageAboutMegabytesIsShort) {
+TEST(HostileTextTest, LongTextsHaveShortMessages) {
   const std::string word(1000000, 'q');
   for (const std::string& text : {
            absl::StrCat(kDims, "block { placement: \"", word, "\" norm: \"rms_norm\" }"),
@@ -130,7 +130,7 @@ TEST(HostileTextTest, AMessageAboutMegabytesIsShort) {
   }
 }
 
-TEST(HostileTextTest, AnErrorInALongLineShowsWhatIsAroundIt) {
+TEST(HostileTextTest, LongLinesAreExcerpted) {
   std::string sum = "x = x + f(x)";
   for (int i = 0; i < 45; ++i) sum += " + x";
   EXPECT_EQ(

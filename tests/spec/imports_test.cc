@@ -62,7 +62,7 @@ TEST_F(ImportsTest, MayBeAbsolute) {
             "each x = x + 1 * f(x); ");
 }
 
-TEST_F(ImportsTest, OwnNamesGoFirstThenImportsInOrderThenWhatIsShipped) {
+TEST_F(ImportsTest, OwnNamesPrecedeImportsAndShippedOnes) {
   directory_.Write("a.pbtxt", Factor("pre", 2));
   directory_.Write("b.pbtxt", Factor("pre", 3));
   const std::string block = "block { placement: \"pre\" norm: \"none\" }";
@@ -72,7 +72,7 @@ TEST_F(ImportsTest, OwnNamesGoFirstThenImportsInOrderThenWhatIsShipped) {
   EXPECT_EQ(Body("import: \"a.pbtxt\"" + Factor("pre", 1) + block), "each x = x + 1 * f(x); ");
 }
 
-TEST_F(ImportsTest, AnImportGoesBeforeItsOwnImports) {
+TEST_F(ImportsTest, ImportsPrecedeTheirImports) {
   directory_.Write("a.pbtxt", "import: \"b.pbtxt\"\n" + Factor("p", 2));
   directory_.Write("b.pbtxt", Factor("p", 3));
   EXPECT_EQ(Body("import: \"a.pbtxt\" block { placement: \"p\" }"), "each x = x + 2 * f(x); ");
@@ -94,7 +94,7 @@ TEST_F(ImportsTest, AFileReachedTwiceIsReadOnce) {
             "each x = x + 3 * f(x); ");
 }
 
-TEST_F(ImportsTest, ACycleIsAnErrorHoweverItIsSpelt) {
+TEST_F(ImportsTest, CyclesAreErrors) {
   directory_.Write("a.pbtxt", "import: \"b.pbtxt\"\n");
   directory_.Write("b.pbtxt", "import: \"a.pbtxt\"\n");
   EXPECT_EQ(Error("import: \"a.pbtxt\""),
@@ -105,7 +105,7 @@ TEST_F(ImportsTest, ACycleIsAnErrorHoweverItIsSpelt) {
   EXPECT_EQ(Error("import: \"m.pbtxt\""), "m.pbtxt:2:1: a cycle of imports: m.pbtxt -> m.pbtxt");
 }
 
-TEST_F(ImportsTest, AFileThatCannotBeReadIsAnErrorWhereItIsImported) {
+TEST_F(ImportsTest, UnreadableImportHasItsPlace) {
   EXPECT_EQ(Error("import: \"missing.pbtxt\""),
             "m.pbtxt:2:1: import: missing.pbtxt: cannot open: No such file or directory");
   EXPECT_EQ(Error("import: \".\""), "m.pbtxt:2:1: import: .: is a directory, not a file");
@@ -121,7 +121,7 @@ TEST_F(ImportsTest, AFileThatCannotBeReadIsAnErrorWhereItIsImported) {
             "m.pbtxt:2:1: import: /dev/zero: is longer than the 1048576 bytes that are read of it");
 }
 
-TEST_F(ImportsTest, AChainWithoutEndIsAnError) {
+TEST_F(ImportsTest, LimitsTheDepth) {
   for (int i = 0; i < 100; ++i) {
     directory_.Write(absl::StrCat(i, ".pbtxt"), absl::StrCat("import: \"", i + 1, ".pbtxt\""));
   }
@@ -138,7 +138,7 @@ TEST_F(ImportsTest, ErrorsInAnImportedFormulaNameItsFile) {
             "            ^");
 }
 
-TEST_F(ImportsTest, AModelOfNoDirectoryImportsFromTheWorkingOne) {
+TEST_F(ImportsTest, BareNamesImportFromTheWorkingDirectory) {
   // The path has no slash. The directory is ".", and errors name the file as the user did.
   const absl::StatusOr<ResolvedModel> model =
       ResolveText("import: \"no_such_file.pbtxt\"", &plugins_, "m.pbtxt");
@@ -148,7 +148,7 @@ TEST_F(ImportsTest, AModelOfNoDirectoryImportsFromTheWorkingOne) {
 
 using ExtendsTest = ImportsTest;
 
-TEST_F(ExtendsTest, SectionsHoldUnlessReplaced) {
+TEST_F(ExtendsTest, InheritsSections) {
   const std::string base =
       "placement { name: \"base\" begin: \"x = a_norm(x)\" each: \"x = x + f(x)\" end: \"x = "
       "c_norm(x)\" }\n";
@@ -166,7 +166,7 @@ TEST_F(ExtendsTest, SectionsHoldUnlessReplaced) {
             "begin x = a_norm(x); block x = x + attention(x) + mlp(x); end x = c_norm(x); ");
 }
 
-TEST_F(ExtendsTest, ALetOfTheSameNameTakesThePlaceOfTheBases) {
+TEST_F(ExtendsTest, LetsReplaceTheBasesLets) {
   EXPECT_EQ(Body("placement { name: \"base\" let: \"a = 1\" let: \"b = 2 * a\""
                  " each: \"x = x + b * f(x)\" }\n"
                  "placement { name: \"p\" extends: \"base\" let: \"c = 7\" let: \"a = 5\""
@@ -175,7 +175,7 @@ TEST_F(ExtendsTest, ALetOfTheSameNameTakesThePlaceOfTheBases) {
             "let a = 5; let b = 2 * a; let c = 7; each x = x + b * f(x); end x = c * x; ");
 }
 
-TEST_F(ExtendsTest, TheRestIsAddedAfterTheBases) {
+TEST_F(ExtendsTest, ListsAreAppendedToTheBases) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
       "placement { name: \"base\" learned { name: \"g\" init: 0 } slot { name: \"q_norm\" "
       "per_head: true }"
@@ -226,14 +226,14 @@ TEST_F(ExtendsTest, ACycleIsAnError) {
       "m.pbtxt:4:3: a cycle of extends: pre -> pre");
 }
 
-TEST_F(ExtendsTest, AnUnknownBaseIsAnErrorWhereItIsNamed) {
+TEST_F(ExtendsTest, UnknownBaseHasItsPlace) {
   const std::string error =
       Error("placement {\n  name: \"a\"\n  extends: \"prae\"\n}\nblock { placement: \"a\" }");
   EXPECT_EQ(error.substr(0, error.find('\n')),
             "m.pbtxt:4:3: unknown placement \"prae\"; did you mean \"pre\"?");
 }
 
-TEST_F(ExtendsTest, AChainWithoutEndIsAnError) {
+TEST_F(ExtendsTest, LimitsTheDepth) {
   std::string text = "block { placement: \"p0\" }\n";
   for (int i = 0; i < 20000; ++i) {
     absl::StrAppend(&text, "placement { name: \"p", i, "\" extends: \"p", i + 1, "\" }\n");
@@ -243,7 +243,7 @@ TEST_F(ExtendsTest, AChainWithoutEndIsAnError) {
 
 using SelfContainedTest = ImportsTest;
 
-TEST_F(SelfContainedTest, TextNeedsNoOtherFile) {
+TEST_F(SelfContainedTest, TextIsComplete) {
   directory_.Write(
       "lib/rules.pbtxt",
       "norm { name: \"small_eps\" plugin: \"rms_norm\" attr { name: \"eps\" number: 1e-7 } }\n"

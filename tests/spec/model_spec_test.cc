@@ -30,7 +30,7 @@ std::string SetError(absl::string_view path, absl::string_view value) {
   return status.ok() ? "no error" : std::string(status.message());
 }
 
-TEST(ModelSpecTest, KnowsItsFileAndVocabulary) {
+TEST(ModelSpecTest, HasItsFileAndVocabulary) {
   EXPECT_EQ(Spec().file(), "dir/m.pbtxt");
   EXPECT_EQ(Spec().vocab_size(), 0);
   EXPECT_EQ(ModelSpec::FromText("vocab_size: 7", "m").value().vocab_size(), 7);
@@ -48,7 +48,7 @@ TEST(ModelSpecTest, ReadsAFile) {
   EXPECT_FALSE(ModelSpec::FromFile("/dev/zero").ok());
 }
 
-TEST(ModelSpecTest, ItsTextReadsBackAsTheSame) {
+TEST(ModelSpecTest, TextRoundTrips) {
   const std::string text = Spec().ToText();
   EXPECT_EQ(ModelSpec::FromText(text, "m").value().ToText(), text);
 }
@@ -100,14 +100,14 @@ TEST(ModelSpecTest, SetsFieldsOfEveryKind) {
             "}\n");
 }
 
-TEST(ModelSpecTest, ACopyKeepsWhatItHad) {
+TEST(ModelSpecTest, CopiesAreIndependent) {
   ModelSpec spec = Spec();
   const ModelSpec copy = spec;
   ASSERT_TRUE(spec.Set("n_layer", "8").ok());
   EXPECT_EQ(copy.ToText(), Spec().ToText());
 }
 
-TEST(ModelSpecTest, SetSaysWhatIsWrong) {
+TEST(ModelSpecTest, SetReturnsErrors) {
   EXPECT_EQ(SetError("n_layers", "8"),
             "n_layers: Model has no field \"n_layers\"; did you mean \"n_layer\"?");
   EXPECT_EQ(SetError("blok.norm", "none"),
@@ -153,7 +153,7 @@ TEST(ModelSpecTest, TheNextIndexOfAListOfTextsAppends) {
   EXPECT_FALSE(spec.Set("adapter.let[3]", "c = 1").ok());
 }
 
-TEST(ModelSpecTest, FieldsThatAreSetAreChecked) {
+TEST(ModelSpecTest, SetChecksFields) {
   PluginRegistry plugins;
   plugins.AddDirectory(PLUMB_TEST_PLUGIN_DIR);
   ModelSpec spec = Spec();

@@ -42,7 +42,7 @@ TEST_P(ShippedPlacementTest, ResolvesAtEveryDepthWithEveryNorm) {
   }
 }
 
-TEST_P(ShippedPlacementTest, SaysWhereItComesFrom) {
+TEST_P(ShippedPlacementTest, HasItsOrigin) {
   const absl::StatusOr<ResolvedModel> model = ResolveText(
       absl::StrCat(kDims, "block { placement: \"", GetParam(), "\" norm: \"rms_norm\" }"));
   ASSERT_TRUE(model.ok()) << model.status();
@@ -55,7 +55,7 @@ TEST_P(ShippedPlacementTest, SaysWhereItComesFrom) {
   }
 }
 
-TEST_P(ShippedPlacementTest, IsTheSameModelFromItsSelfContainedText) {
+TEST_P(ShippedPlacementTest, SelfContainedTextIsTheSameModel) {
   const absl::StatusOr<ResolvedModel> model = ResolveText(
       absl::StrCat(kDims, "block { placement: \"", GetParam(), "\" norm: \"rms_norm\" }"));
   ASSERT_TRUE(model.ok()) << model.status();
@@ -73,7 +73,7 @@ TEST_P(ShippedPlacementTest, IsTheSameModelFromItsSelfContainedText) {
 INSTANTIATE_TEST_SUITE_P(All, ShippedPlacementTest, ::testing::ValuesIn(ShippedNames()),
                          [](const auto& test) { return test.param; });
 
-TEST(ShippedPlacementsTest, AreThere) { EXPECT_GE(ShippedNames().size(), 3u); }
+TEST(ShippedPlacementsTest, AreInstalled) { EXPECT_GE(ShippedNames().size(), 3u); }
 
 TEST(ExampleModelsTest, Resolve) {
   PluginRegistry plugins;

@@ -105,7 +105,7 @@ TEST(ResolveTest, BiasesAreSetTogetherOrSeparately) {
   EXPECT_EQ(biases("out_bias: true"), std::make_pair(false, true));
 }
 
-TEST(ResolveTest, ConvolutionsAreFourTokensWideUnlessTheySayOtherwise) {
+TEST(ResolveTest, ConvolutionsAreFourTokensWideByDefault) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims, "block { placement: \"pre\" norm: \"rms_norm\" sublayer { conv {} }",
                    " sublayer { name: \"last\" conv { width: 2 bias: true } } }"));
@@ -124,7 +124,7 @@ TEST(ResolveTest, LayersThatShareABlockShareOneValue) {
   EXPECT_EQ(model.layers[0], model.layers[1]);
 }
 
-TEST(ResolveTest, GroupsComeInOrderAndTheirBlocksTakeTurns) {
+TEST(ResolveTest, GroupsAreInOrderAndBlocksAlternate) {
   const ResolvedModel model = Resolved(
       "n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
       "layers { repeat: 2 block { placement: \"post\" norm: \"rms_norm\" } }"
@@ -159,7 +159,7 @@ TEST(ResolveTest, LayersShareWithTheFirstOfTheirKind) {
                                 "its kind (repeat makes more)"});
 }
 
-TEST(ResolveTest, GroupsMayAgreeWithTheNumberOfLayers) {
+TEST(ResolveTest, GroupsMayRepeatTheNumberOfLayers) {
   const ResolvedModel model = Resolved(
       "n_layer: 3 n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
       "layers { repeat: 3 block { placement: \"pre\" norm: \"rms_norm\" } }");
@@ -180,7 +180,7 @@ TEST(ResolveTest, ASublayerInheritsTheModelsFields) {
   EXPECT_EQ(block.sublayers[2].name, "small");
 }
 
-TEST(ResolveTest, ANormIsANameOrAPluginsId) {
+TEST(ResolveTest, NormsAreNamesOrPluginIds) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims,
                    "norm { name: \"rms\" plugin: \"rms_norm\" attr { name: \"eps\" number: 1e-6 } }"
@@ -194,7 +194,7 @@ TEST(ResolveTest, ANormIsANameOrAPluginsId) {
   EXPECT_TRUE(block.slots.at("norm_in").attrs.empty());
 }
 
-TEST(ResolveTest, ANamedNormGoesBeforeAPluginOfThatName) {
+TEST(ResolveTest, NamedNormsPrecedePlugins) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims, "norm { name: \"rms_norm\" plugin: \"layer_norm\" }", kPreBlock));
   EXPECT_EQ(model.layers[0]->norm->plugin->id(), "layer_norm");
@@ -224,7 +224,7 @@ TEST(ResolveTest, ASlotNamedLikeAnotherPluginIsAWarningOnce) {
   EXPECT_EQ(named.warnings.size(), 2u);  // also of rms_norm
 }
 
-TEST(ResolveTest, ASlotFilledByItsNameOrByChoiceIsNoWarning) {
+TEST(ResolveTest, FilledSlotsAreNoWarning) {
   for (const char* block :
        {"norm: \"rms_norm\" slot { name: \"layer_norm\" norm: \"layer_norm\" }",
         "norm: \"rms_norm\" slot { name: \"layer_norm\" norm: \"none\" }",

@@ -8,17 +8,20 @@
 //   the result; a last line "..." stands for lines that depend on the build
 //
 // KIND is one of "text" (a whole model), "model" (the text after a line of dimensions), "placement"
-// (the fields of a placement, from line 4), "statement" and "recipe", whose result is an error or
-// "no error"; or "trace" (the fields of a placement). Lines between cases that begin with # are
-// comments.
+// (the fields of a placement, from line 4), "statement", "scalar" (an expression) and "recipe",
+// whose result is an error or "no error"; "trace" (the fields of a placement); "walk TEXT" (a whole
+// model, whose result is the calls that contain the text); "printed" (expressions, one a line); or
+// "stored recipe". Lines between cases that begin with # are comments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,6 +29,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/file.h"
 #include "runtime/spec/formula.h"
+#include "runtime/spec/scalar.h"
 #include "runtime/spec/train_spec.h"
 #include "tests/spec/recorder.h"
 #include "tests/spec/spec_test_util.h"
@@ -77,6 +81,30 @@ std::string StatementError(const std::string& text) {
   return std::string(statement.status().message());
 }
 
+std::string ScalarError(const std::string& text) {
+  ModelDims dims;
+  dims.n_layer = 12;
+  dims.n_head = 4;
+  const PlacementSpec placement;
+  ScalarScope scope;
+  scope.dims = &dims;
+  scope.placement = &placement;
+  const absl::StatusOr<Expression> expression = ParseExpression({text, {"p.pbtxt", 7, 5}});
+  if (!expression.ok()) return std::string(expression.status().message());
+  const absl::StatusOr<double> value = EvaluateScalar(*expression, scope);
+  return value.ok() ? "no error" : std::string(value.status().message());
+}
+
+// Returns the expressions, each on its line, as they are printed.
+std::string PrintedExpressions(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    const absl::StatusOr<Expression> expression = ParseExpression({line, {}});
+    line = expression.ok() ? expression->root.ToString() : expression.status().ToString();
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
 std::string RecipeError(const std::string& text) {
   const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(text, "t.pbtxt", {});
   if (spec.ok()) return "no error";
@@ -93,19 +121,46 @@ std::string TraceOf(const std::string& fields) {
   return std::string(absl::StripSuffix(trace, "\n"));
 }
 
+// Returns the recipe as a run stores it: all lines of the empty recipe, and of another one those
+// that the empty one does not have. Fails if the stored recipe does not read back as the same.
+std::string StoredRecipe(const std::string& text) {
+  const auto store = [](const std::string& recipe) {
+    const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(recipe, "t.pbtxt", {});
+    return spec.ok() ? spec->ToText() : std::string(spec.status().message());
+  };
+  const std::string stored = store(text), defaults = store("");
+  EXPECT_EQ(store(stored), stored);
+  if (text.empty()) return std::string(absl::StripSuffix(stored, "\n"));
+  const std::set<std::string> known = absl::StrSplit(defaults, '\n');
+  std::vector<std::string> lines = absl::StrSplit(stored, '\n');
+  lines.erase(std::remove_if(lines.begin(), lines.end(),
+                             [&](const std::string& line) { return known.count(line) > 0; }),
+              lines.end());
+  return absl::StrJoin(lines, "\n");
+}
+
 std::string ResultOf(const SpecCase& spec_case) {
   if (spec_case.kind == "text") return ErrorOf(spec_case.text);
   if (spec_case.kind == "model") return ResolveError(spec_case.text);
   if (spec_case.kind == "placement") return PlacementError(spec_case.text);
   if (spec_case.kind == "statement") return StatementError(spec_case.text);
+  if (spec_case.kind == "printed") return PrintedExpressions(spec_case.text);
+  if (spec_case.kind == "scalar") return ScalarError(spec_case.text);
   if (spec_case.kind == "recipe") return RecipeError(spec_case.text);
   if (spec_case.kind == "trace") return TraceOf(spec_case.text);
+  if (spec_case.kind == "stored recipe") return StoredRecipe(spec_case.text);
+  absl::string_view kind = spec_case.kind;
+  if (absl::ConsumePrefix(&kind, "walk")) {
+    const std::string calls =
+        LinesWith(absl::StripLeadingAsciiWhitespace(kind), Trace(spec_case.text));
+    return std::string(absl::StripTrailingAsciiWhitespace(calls));
+  }
   return absl::StrCat("no kind of case: ", spec_case.kind);
 }
 
 class SpecCasesTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(SpecCasesTest, AreAsWritten) {
+TEST_P(SpecCasesTest, MatchTheFile) {
   const std::vector<SpecCase> cases =
       ReadSpecCases(absl::StrCat(kSpecCases, "/", GetParam(), ".txt"));
   EXPECT_GT(cases.size(), 10u);
@@ -139,7 +194,7 @@ TEST(ErrorListTest, AnUnknownPlacementListsTheKnownOnes) {
   EXPECT_THAT(error, ::testing::HasSubstr(" pre, "));
 }
 
-TEST(ErrorListTest, ASectionHasALimit) {
+TEST(ErrorListTest, LimitsTheStatementsOfASection) {
   std::string fields = "each: \"x = x + f(x)\"\n";
   for (int i = 0; i < 65; ++i) absl::StrAppend(&fields, "each: \"x = norm(x)\"\n");
   EXPECT_EQ(PlacementError(fields), "m.pbtxt:4:1: each has 66 statements; at most 64");

@@ -47,7 +47,7 @@ Values Draw(const std::vector<double>& means, int64_t seeds, double sd, uint64_t
   return values;
 }
 
-TEST(CompareModelsTest, PairsAreOverTheSeedsThatBothHave) {
+TEST(CompareModelsTest, PairsSharedSeeds) {
   const Values values = ValuesOf({{1, 2, 3}, {1.5, kNaN, 4}, {0, 0, 0}});
   const Comparison comparison = CompareModels(values);
   ASSERT_EQ(comparison.pairs.size(), 3);
@@ -59,7 +59,7 @@ TEST(CompareModelsTest, PairsAreOverTheSeedsThatBothHave) {
   EXPECT_EQ(comparison.family, 3);
 }
 
-TEST(CompareModelsTest, ComparisonsThatAreAdjustedTogetherAreOneFamily) {
+TEST(CompareModelsTest, AdjustsWithinAFamily) {
   const Values values = Draw({0, 0.1}, 5, 0.1, 3);
   const Comparison alone = CompareModels(values);
   EXPECT_EQ(alone.pairs[0].p_holm, alone.pairs[0].p_student);
@@ -69,7 +69,7 @@ TEST(CompareModelsTest, ComparisonsThatAreAdjustedTogetherAreOneFamily) {
   EXPECT_DOUBLE_EQ(two[1].pairs[0].p_holm, std::min(1.0, 2 * alone.pairs[0].p_student));
 }
 
-TEST(VerdictTest, ADifferenceFromCollapsedRunsHasACaution) {
+TEST(VerdictTest, CollapsedRunsAddACaution) {
   Values values = Draw({0, 1}, 5, 0.05, 1);
   EXPECT_THAT(VerdictText(CompareModels(values), {"pre", "post"}),
               testing::Not(HasSubstr("collapsed")));
@@ -99,7 +99,7 @@ TEST(VerdictTest, ABestModelIsBetterThanTheOthers) {
             "5 seeds).");
 }
 
-TEST(VerdictTest, OneSeedDecidesNothing) {
+TEST(VerdictTest, OneSeedHasNoVerdict) {
   const Comparison comparison = CompareModels(ValuesOf({{1.0}, {2.0}}));
   EXPECT_THAT(Plain(VerdictText(comparison, {"pre", "post"})),
               HasSubstr("With fewer than two seeds for each, or"));
@@ -123,7 +123,7 @@ TEST(VerdictTest, EqualDifferencesAreNoEvidence) {
             "a and b cannot be distinguished; all are better than c.");
 }
 
-TEST(VerdictTest, AModelWithoutAnyValueTakesNoPart) {
+TEST(VerdictTest, IgnoresModelsWithoutValues) {
   const Comparison comparison = CompareModels(ValuesOf({{1.0, 1.1}, {kNaN, kNaN}}));
   EXPECT_EQ(Plain(VerdictText(comparison, {"pre", "post"})), "Only pre has a loss to compare.");
   EXPECT_EQ(VerdictText(CompareModels({}), {}), "No run has a loss to compare.");
@@ -141,7 +141,7 @@ TEST(ComparisonSimulationTest, StudiesWithoutADifferenceRarelyClaimOne) {
   EXPECT_GE(claims, 10);  // a test that never claims anything would be useless
 }
 
-TEST(ComparisonSimulationTest, ThePowerIsTheOneThatIsPredicted) {
+TEST(ComparisonSimulationTest, PowerMatchesThePrediction) {
   // Differences of two runs with standard deviation 1 / sqrt(2) have standard deviation 1.
   int claims = 0;
   for (uint64_t study = 1; study <= 1000; ++study) {
@@ -152,7 +152,7 @@ TEST(ComparisonSimulationTest, ThePowerIsTheOneThatIsPredicted) {
   EXPECT_NEAR(claims / 1000.0, power, 3 * std::sqrt(power * (1 - power) / 1000));
 }
 
-TEST(PowerTextTest, SaysWhatCouldBeDetectedAndHowManySeedsAreNeeded) {
+TEST(PowerTextTest, HasDetectableEffectAndSeeds) {
   // The differences are 0.1, -0.3, 0.2, -0.4: mean -0.1, standard deviation sqrt(0.26 / 3).
   const Comparison comparison =
       CompareModels(ValuesOf({{1.0, 1.0, 1.0, 1.0}, {1.1, 0.7, 1.2, 0.6}}));

@@ -25,7 +25,7 @@ class GitCommitTest : public ::testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(GitCommitTest, IsThatOfTheBranch) {
+TEST_F(GitCommitTest, ReadsTheBranch) {
   WriteInside(".git/HEAD", "ref: refs/heads/main\n");
   EXPECT_EQ(Commit(), "");
   WriteInside(".git/packed-refs",
@@ -35,7 +35,7 @@ TEST_F(GitCommitTest, IsThatOfTheBranch) {
   EXPECT_EQ(Commit(), kOther);
 }
 
-TEST_F(GitCommitTest, IsThatOfADetachedHeadOrAWorktree) {
+TEST_F(GitCommitTest, ReadsDetachedHeadsAndWorktrees) {
   WriteInside(".git/HEAD", kCommit + "\n");
   EXPECT_EQ(Commit(), kCommit);
   WriteInside("models/.git", "gitdir: ../.git/worktrees/models\n");
@@ -45,7 +45,7 @@ TEST_F(GitCommitTest, IsThatOfADetachedHeadOrAWorktree) {
   EXPECT_EQ(Commit(), kOther);
 }
 
-TEST_F(GitCommitTest, DamagedFilesHaveNone) {
+TEST_F(GitCommitTest, DamagedFilesHaveNoCommit) {
   WriteInside(".git/HEAD", "");
   EXPECT_EQ(Commit(), "");
   WriteInside(".git/HEAD", "ref: refs/heads/main\n");

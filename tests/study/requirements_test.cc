@@ -14,7 +14,7 @@ void ExpectDivision(const StudyDivision& division, int workers, int threads) {
   EXPECT_EQ(division.threads, threads);
 }
 
-TEST(DivideTest, EachRunHasAThreadWhileMemoryHoldsThem) {
+TEST(DivideTest, GivesEachRunAThread) {
   constexpr int64_t kMuch = int64_t{1} << 40, kGiB = 1 << 30;
   ExpectDivision(Divide(8, 100, 1000, kMuch), 8, 1);
   ExpectDivision(Divide(8, 3, 1000, kMuch), 3, 2);
@@ -27,7 +27,7 @@ TEST(DivideTest, EachRunHasAThreadWhileMemoryHoldsThem) {
   ExpectDivision(Divide(8, 0, 0, kMuch), 1, 8);  // all runs have ended
 }
 
-TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothing) {
+TEST(RequirementsTest, DiskFollowsTheStateOfRuns) {
   const ScratchDir scratch;
   StudyPlan plan;
   plan.out = scratch.path();

@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-TEST(RunResultTest, IsReadAsItWasWritten) {
+TEST(RunResultTest, RoundTrips) {
   const ScratchDir dir;
   RunResult result;
   result.status = RunStatus::kDiverged;
@@ -76,7 +76,7 @@ class RunRecordTest : public testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(RunRecordTest, HasLossesAndTimesAndTheExactValidationAtTheEnd) {
+TEST_F(RunRecordTest, HasLossesTimesAndValidation) {
   Write(2);
   const auto record = ReadRunRecord(dir_.File("."), "\"seed\":4");
   ASSERT_TRUE(record.ok()) << record.status();
@@ -111,7 +111,7 @@ TEST_F(RunRecordTest, AGapInTheMetricsIsNamed) {
   }
 }
 
-TEST_F(RunRecordTest, ARunOfPlumbTrainSaysHowItEnded) {
+TEST_F(RunRecordTest, TrainRunHasItsOutcome) {
   dir_.Write("train.pbtxt", "max_steps: 2\n");
   const std::string steps = "{\"step\":1,\"loss\":3.5}\n{\"step\":2,\"loss\":2.5}\n";
   const std::string incidents =
@@ -140,7 +140,7 @@ TEST_F(RunRecordTest, ARunOfPlumbTrainSaysHowItEnded) {
   EXPECT_EQ(record->result.message, "why");
 }
 
-TEST_F(RunRecordTest, AGradientNormOfALayerIsThatOfAllItsParameters) {
+TEST_F(RunRecordTest, LayerGradientNormsCoverAllParameters) {
   Write(2);
   dir_.Write("probes.jsonl",
              "{\"step\":1,\"activations\":{\"layers.0.residual\":{\"rms\":1.5}},\"gradients\":{},"
@@ -214,7 +214,7 @@ TEST(RunProbesTest, MeansOverRunsAreOfFactorsOrOfDifferences) {
   EXPECT_THAT(mean.Find("learned value gate")->values[1], ElementsAre(-1, -1));
 }
 
-TEST(DegenerateTest, SaysWhyATextIsNotWorthReading) {
+TEST(DegenerateTest, NamesDegenerateTexts) {
   EXPECT_EQ(Degenerate("emma"), "");
   EXPECT_EQ(Degenerate("aaa"), "");
   EXPECT_EQ(Degenerate(" \n"), "empty");

@@ -52,7 +52,7 @@ class RunStoreTest : public testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(RunStoreTest, StoresARunOnceAndReturnsItWhole) {
+TEST_F(RunStoreTest, StoresARunOnce) {
   ASSERT_FALSE(Fetch(1).value());
   ASSERT_TRUE(Store().Put(WriteRun("first", 1, 3)).ok());
   ASSERT_TRUE(Store().Put(WriteRun("second", 1, 4)).ok());
@@ -63,7 +63,7 @@ TEST_F(RunStoreTest, StoresARunOnceAndReturnsItWhole) {
   EXPECT_EQ(*ReadFile(dir_.File("copy/checkpoints/step-1/state.json"), 100), "first");
 }
 
-TEST_F(RunStoreTest, ADamagedEntryIsNamedRemovedAndReplaced) {
+TEST_F(RunStoreTest, ReplacesDamagedEntries) {
   const std::string run = WriteRun("run", 1, 3);
   const std::vector<std::function<void(const std::string&)>> damages = {
       [](const std::string& entry) {
@@ -97,7 +97,7 @@ TEST_F(RunStoreTest, ADamagedEntryIsNamedRemovedAndReplaced) {
   EXPECT_TRUE(Fetch(1).value());
 }
 
-TEST_F(RunStoreTest, AnEntryWithAnotherRunIsRefused) {
+TEST_F(RunStoreTest, RefusesAnEntryOfAnotherRun) {
   ASSERT_TRUE(Store().Put(WriteRun("run", 1, 3)).ok());
   ASSERT_TRUE(MakeDirectories(DirectoryOf(Entry(2))).ok());
   std::filesystem::rename(Entry(1), Entry(2));
@@ -115,7 +115,7 @@ TEST_F(RunStoreTest, RunsOfUnknownInputsAreNotStored) {
   EXPECT_EQ(ListDirectory(dir_.File("store"))->size(), 1);  // plumb-store.txt
 }
 
-TEST_F(RunStoreTest, OpenRemovesWhatKilledProcessesLeft) {
+TEST_F(RunStoreTest, OpenRemovesTemporariesOfKilledProcesses) {
   // A process that was killed while it created the store leaves a temporary marker alone.
   ASSERT_TRUE(MakeDirectories(dir_.File("store/incoming/1-0/run")).ok());
   dir_.Write("store/incoming/1-0/run/result.json", "");

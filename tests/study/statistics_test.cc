@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-TEST(SummarizeTest, IsTheMeanAndTheDeviationOfTheSample) {
+TEST(SummarizeTest, ReturnsMeanAndDeviation) {
   // The squared deviations from 5 are 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, and the result is
   // sqrt(32 / 7).
   const MeanAndSd summary = Summarize({2, 4, 4, 4, 5, 5, 7, 9});

@@ -62,7 +62,7 @@ class StudyDirectoryTest : public testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(StudyDirectoryTest, AStudyMayComeBackOrGrow) {
+TEST_F(StudyDirectoryTest, StudiesMayResumeOrGrow) {
   ASSERT_TRUE(ClaimDirectory(Plan(2), false).ok());
   WriteRuns(Plan(2));
   EXPECT_TRUE(ClaimDirectory(Plan(2), false).ok());
@@ -77,7 +77,7 @@ TEST_F(StudyDirectoryTest, AStudyMayComeBackOrGrow) {
   }
 }
 
-TEST_F(StudyDirectoryTest, RunsWithOtherInputsAreNamedOrTrainedAgain) {
+TEST_F(StudyDirectoryTest, RunsWithOtherInputsAreRetrained) {
   ASSERT_TRUE(ClaimDirectory(Plan(2), false).ok());
   WriteRuns(Plan(2));
   StudyPlan other = Plan(2);
@@ -110,12 +110,12 @@ TEST_F(StudyDirectoryTest, RunsWithoutAKnownIdentityAreNotReused) {
   EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(Plan(1), false).status()));
 }
 
-TEST_F(StudyDirectoryTest, RunsWithoutAStudyAreNotTakenOver) {
+TEST_F(StudyDirectoryTest, RefusesRunsWithoutAStudy) {
   std::filesystem::create_directory(dir_.File("runs"));
   EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(Plan(1), true).status()));
 }
 
-TEST_F(StudyDirectoryTest, FilesOfSomebodyElseAreNotOverwritten) {
+TEST_F(StudyDirectoryTest, RefusesForeignFiles) {
   for (const char* name : {"report.html", "table.md", "metrics.jsonl"}) {
     const std::string file = dir_.Write(name, "mine");
     const absl::Status status = ClaimDirectory(Plan(1), true).status();
@@ -127,7 +127,7 @@ TEST_F(StudyDirectoryTest, FilesOfSomebodyElseAreNotOverwritten) {
   EXPECT_TRUE(ClaimDirectory(Plan(1), false).ok());
 }
 
-TEST_F(StudyDirectoryTest, OneStudyAtATime) {
+TEST_F(StudyDirectoryTest, LocksTheDirectory) {
   {
     const auto lock = StudyLock::Acquire(dir_.File("study"));
     ASSERT_TRUE(lock.ok()) << lock.status();

@@ -69,7 +69,7 @@ class StudyRanksTest : public ::testing::Test {
   Study study_;
 };
 
-TEST_F(StudyRanksTest, AnyNumberOfRanksEndsInTheSameTable) {
+TEST_F(StudyRanksTest, RanksDoNotChangeTheTable) {
   std::string table;
   for (int size : {1, 2, 3, 4}) {
     const std::string out = Directory(absl::StrCat("study", size));
@@ -95,7 +95,7 @@ TEST_F(StudyRanksTest, AnInterruptedStudyResumesOnOtherRanks) {
   EXPECT_EQ(Table(out), Table(whole));
 }
 
-TEST_F(StudyRanksTest, AnErrorOfOneRankEndsAll) {
+TEST_F(StudyRanksTest, ErrorOfOneRankEndsAll) {
   const std::string out = Directory("study");
   // A file occupies the directory of the other rank's runs.
   std::filesystem::create_directory(Directory("study-rank1"));
@@ -105,7 +105,7 @@ TEST_F(StudyRanksTest, AnErrorOfOneRankEndsAll) {
   EXPECT_FALSE(absl::IsAborted(ended[1])) << ended[1];
 }
 
-TEST_F(StudyRanksTest, AFileOutsideOfItsRunIsRefused) {
+TEST_F(StudyRanksTest, RefusesFilesOutsideTheRun) {
   absl::StatusOr<IncomingRun> run = IncomingRun::Begin(Directory("run"));
   ASSERT_TRUE(run.ok());
   for (const char* path : {"../other", "/etc/passwd", "", "a/../../b", "a//b"}) {

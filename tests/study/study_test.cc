@@ -105,7 +105,7 @@ TEST(MakeStudyTest, MovesTheBaselineToTheFirstPlace) {
               HasSubstr("--baseline: no model is named \"d\""));
 }
 
-TEST(ReadStudyTest, ReadsWhatIsPrinted) {
+TEST(ReadStudyTest, PrintedTextRoundTrips) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kTwoSeeds);
   const auto study = ReadStudy(dir.File("study.pbtxt"));

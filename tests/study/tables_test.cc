@@ -71,7 +71,7 @@ StudyResults Results(const StudyPlan& plan) {
                        {Record(1), Record(2), Record(3), Record(1.5), Record(3), Diverged(7)});
 }
 
-TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
+TEST(TablesTest, GroupFiguresCoverFinishedRuns) {
   const StudyResults results = Results(TwoGroups());
   EXPECT_EQ(results.groups[1].runs, 3);
   EXPECT_EQ(results.groups[1].finished, 2);
@@ -81,7 +81,7 @@ TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
 }
 
 // Each seed has its own batches and therefore its own tokens.
-TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
+TEST(TablesTest, CollapseUsesTheEntropyOfTheRun) {
   StudyPlan plan = TwoGroups();
   plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // the losses are 1.5, 2.5, 3.5
   const StudyResults results = Results(plan);
@@ -92,7 +92,7 @@ TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
   EXPECT_EQ(results.groups[1].collapsed, 0);
 }
 
-TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
+TEST(TablesTest, PairsSeedsThatBothFinished) {
   const StudyResults results = Results(TwoGroups());
   ASSERT_EQ(results.comparisons[kLast100].size(), 1);
   const PairedDifference& paired = results.comparisons[kLast100][0].Pair(0, 1);
@@ -121,7 +121,7 @@ StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
   return EvaluateStudy(*plan, records);
 }
 
-TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
+TEST(TablesTest, ComparesBestSettingsOnHeldOutSeeds) {
   StudyPlan plan;
   StudyResults results = TwoCells({3, 2, 1, 4}, &plan);
   ASSERT_TRUE(results.best.has_value());
@@ -222,7 +222,7 @@ TEST(TablesTest, HostileNamesAreTextInAllForms) {
   }
 }
 
-TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
+TEST(TablesTest, SpikesAndSkipsAreColumnsIfAny) {
   const StudyPlan plan = TwoGroups();
   EXPECT_THAT(SummaryTable(plan, Results(plan), false).columns, Not(Contains("spikes")));
   std::vector<RunRecord> records = Results(plan).records;

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 
 // Each step has one name, in the order of the file. The first two hundred names consist of a or b,
 // the last hundred of other letters.
-TEST(UnigramEntropiesTest, AreOfTheTokensOfTheLastSteps) {
+TEST(UnigramEntropiesTest, CoverTheLastSteps) {
   const ScratchDir dir;
   std::string names;
   for (int i = 0; i < 200; ++i) names += i % 2 == 0 ? "aa\n" : "bb\n";
@@ -71,7 +71,7 @@ TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
   EXPECT_FALSE(found[0] == found[1] && found[1] == found[2]);
 }
 
-TEST(UnigramEntropiesTest, SaysWhatIsWrongWithDataAndRecipe) {
+TEST(UnigramEntropiesTest, ReportsErrorsOfDataAndRecipe) {
   EXPECT_FALSE(UnigramEntropies("no_such_file", "", {}, 8, 100, {1}).ok());
 }
 

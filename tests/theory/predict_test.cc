@@ -29,7 +29,7 @@ class PredictTest : public ::testing::Test {
   const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
 };
 
-TEST_F(PredictTest, TheRouteIsReadOffTheEquations) {
+TEST_F(PredictTest, RoutesFollowTheEquations) {
   EXPECT_EQ(Read("pre").route, Route::kNormedInput);
   EXPECT_EQ(Read("parallel").route, Route::kNormedInput);
   EXPECT_EQ(Read("post").route, Route::kThroughNorms);
@@ -38,14 +38,14 @@ TEST_F(PredictTest, TheRouteIsReadOffTheEquations) {
   EXPECT_EQ(Read("none").route, Route::kNoNorm);
 }
 
-TEST_F(PredictTest, ThePlacementsNameSaysNothing) {
+TEST_F(PredictTest, PlacementNamesDoNotMatter) {
   // The placement has the name of another one.
   const Reading reading = Read("post", R"text(
     placement { name: "post" each: "y = norm(x)" each: "x = x + f(y)" end: "x = norm(x)" })text");
   EXPECT_EQ(reading.route, Route::kNormedInput);
 }
 
-TEST_F(PredictTest, NothingIsPredictedForWhatTheoryDoesNotCover) {
+TEST_F(PredictTest, PredictsOnlyCoveredModels) {
   // These have scales, a gate, a scale that depends on the layer, a condition, two streams, or a
   // mixture.
   for (const char* placement : {"deepnorm", "keel", "rezero", "layer_scale", "scaled_residual",
@@ -71,7 +71,7 @@ TEST_F(PredictTest, EachRouteHasItsPrediction) {
   EXPECT_DOUBLE_EQ(*PredictGain(pre, {"layers.0.mlp", 1, 2, 3}), std::sqrt(1.5));
 }
 
-TEST_F(PredictTest, SaysHowTheModelDiffersFromTheTheorys) {
+TEST_F(PredictTest, NamesDifferencesFromTheTheory) {
   const Reading reading = Read("pre");
   ASSERT_EQ(reading.caveats.size(), 2u) << "d_ff is 12 of 8, and weights are PyTorch's";
   EXPECT_THAT(reading.caveats[0], HasSubstr("d_ff is 1.5 d_model"));

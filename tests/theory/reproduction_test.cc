@@ -132,7 +132,7 @@ TEST_F(ReproductionTest, PreNormStreamGrowsWithinTheBracketOfXiongsLemma2) {
 
 // The effect of causal attention is derived: the mean square after one layer is v_0 + H_T / T + 1/2
 // = v_0 + 0.711. Bidirectional attention would give v_0 + 1/T + 1/2 = v_0 + 0.5625.
-TEST_F(ReproductionTest, CausalUniformAttentionAddsTheHarmonicMeanToTheFirstLayer) {
+TEST_F(ReproductionTest, UniformAttentionAddsTheHarmonicMean) {
   double harmonic = 0;
   for (int t = 1; t <= 16; ++t) harmonic += 1.0 / t;
   const Measurement& measured = Of({"xiong.pbtxt", "pre", 8, {}});
@@ -196,7 +196,7 @@ TEST_F(ReproductionTest, NormedOutputsMakeTheStreamGrowByTwoALayer) {
   }
 }
 
-TEST_F(ReproductionTest, NormedOutputsMakeTheStreamForgetTheScaleOfTheWeights) {
+TEST_F(ReproductionTest, NormedOutputsIgnoreTheScaleOfWeights) {
   // The scales of all matching rules multiply: the second one restores the embeddings to N(0, 1).
   Setting setting{"real.pbtxt", "double", 32, {{"init[0].scale", "4"}, {"init[1].scale", "0.25"}}};
   const double expected = 65;

@@ -59,7 +59,7 @@ TEST_F(SpecialTokensTest, EndTokensAreGuessedAmongSpecialTokensOnly) {
   EXPECT_EQ(Read().end_source, "");
 }
 
-TEST_F(SpecialTokensTest, TheFirstFileThatSaysSoCounts) {
+TEST_F(SpecialTokensTest, FirstFileHasPrecedence) {
   Write("special_tokens_map.json", {{"eos_token", "<pad>"}, {"bos_token", "<bos>"}});
   EXPECT_THAT(Read().end, ElementsAre(0));
   EXPECT_EQ(Read().begin, 1);
@@ -78,7 +78,7 @@ TEST_F(SpecialTokensTest, TheFirstFileThatSaysSoCounts) {
   EXPECT_TRUE(Read().Ends(2) && Read().Ends(4) && !Read().Ends(3));
 }
 
-TEST_F(SpecialTokensTest, IgnoresNamesOfNoToken) {
+TEST_F(SpecialTokensTest, IgnoresUnknownTokens) {
   Write("generation_config.json", {{"eos_token_id", nullptr}});
   Write("config.json", {{"eos_token_id", {50256, -1}}});
   Write("tokenizer_config.json", {{"eos_token", "<|im_end|>"}});
@@ -103,7 +103,7 @@ TEST_F(SpecialTokensTest, OtherTypesAreErrorsWithTheFile) {
   EXPECT_THAT(Error(), HasSubstr("generation_config.json: not valid JSON"));
 }
 
-TEST_F(SpecialTokensTest, WrittenIdsAreReadBack) {
+TEST_F(SpecialTokensTest, IdsRoundTrip) {
   SpecialTokens tokens;
   tokens.end = {4, 2};
   tokens.pad = 0;

@@ -35,19 +35,19 @@ std::vector<std::string> Matches(const std::string& pattern, const std::string& 
   }
 }
 
-TEST(SplitPatternTest, SpacesAreUnicodesAndNotPerls) {
+TEST(SplitPatternTest, SpacesFollowUnicode) {
   // U+180E was a space in old versions of Unicode, and U+001C is one in Python.
   EXPECT_THAT(Matches(R"(\s)", "a\u180e\x1c\u3000"), ElementsAre("\u3000"));
   EXPECT_THAT(Matches(R"([^\S\n]+)", " \n\t\n"), ElementsAre(" ", "\t"));
 }
 
-TEST(SplitPatternTest, WordsHaveMarks) {
+TEST(SplitPatternTest, WordsIncludeMarks) {
   EXPECT_THAT(Matches(R"(\w+)", "e\u0301a_1!b"), ElementsAre("e\u0301a_1", "b"));
   EXPECT_THAT(Matches(R"(\W+)", "a!?b"), ElementsAre("!?"));
 }
 
 // U+1C89 has been a letter since Unicode 16.
-TEST(SplitPatternTest, NewCharactersHaveTheirCategory) {
+TEST(SplitPatternTest, NewCharactersHaveCategories) {
   const auto pattern = SplitPattern::Compile(R"(\p{L}+)");
   ASSERT_TRUE(pattern.ok()) << pattern.status();
   SplitMatcher matcher(*pattern);
@@ -60,7 +60,7 @@ TEST(SplitPatternTest, NewCharactersHaveTheirCategory) {
   }
 }
 
-TEST(SplitPatternTest, NewCharactersAreFoundInATextAndNoOthers) {
+TEST(SplitPatternTest, FindsNewCharacters) {
   std::set<uint32_t> all;
   ForEachNewCharacterRange("", [&](uint32_t first, uint32_t last) {
     for (uint32_t c = first; c <= last; ++c) all.insert(c);
@@ -74,24 +74,24 @@ TEST(SplitPatternTest, NewCharactersAreFoundInATextAndNoOthers) {
   }
 }
 
-TEST(SplitPatternTest, EmptyMatchesCutButNotAfterAMatch) {
+TEST(SplitPatternTest, EmptyMatchesSplitExceptAfterAMatch) {
   EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("", "aa", "a"));
   EXPECT_THAT(Matches("(?=a)", "bab"), ElementsAre(""));
 }
 
-TEST(SplitPatternTest, TheInterpreterFindsTheSame) {
+TEST(SplitPatternTest, InterpreterFindsTheSameMatches) {
   const std::string pattern = R"('s| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
   const std::string text = "It's  12 \u00e9t\u00e9s,   and\n\n  \U0001F600!";
   EXPECT_EQ(Matches(pattern, text), Matches(pattern, text, /*interpreted=*/true));
 }
 
 // Compiled code has a stack of fixed size. Beyond it the interpreter continues.
-TEST(SplitPatternTest, AMatchBeyondTheStackIsFound) {
+TEST(SplitPatternTest, FindsMatchesBeyondTheStack) {
   const std::string text(200000, 'a');
   EXPECT_THAT(Matches("(a|b)+", text), ElementsAre(text));
 }
 
-TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
+TEST(SplitPatternTest, EndlessMatchesAreErrors) {
   const auto pattern = SplitPattern::Compile("(a+)+$");
   ASSERT_TRUE(pattern.ok());
   for (const bool interpreted : {false, true}) {
@@ -106,7 +106,7 @@ TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
 
 // PCRE2 counts no step for the characters of a repeated class, whether in a lookaround or not.
 // Reading the rest of the text from each start would be 2e10 bytes; the budget is 1.2e8 steps.
-TEST(SplitPatternTest, BytesThatAreReadAtEveryStartAreCharged) {
+TEST(SplitPatternTest, ChargesRereadBytes) {
   const std::string text(200000, 'a');
   for (const char* pattern : {"(?=a*)a", "(?=a*b)a", "a*b|a", "(?!a*b)a", "(?>a*b)|a"}) {
     const auto compiled = SplitPattern::Compile(pattern);
@@ -128,7 +128,7 @@ TEST(SplitPatternTest, BytesThatAreReadAtEveryStartAreCharged) {
 }
 
 // A match is that of the whole text wherever the first bytes that are read end.
-TEST(SplitPatternTest, MatchesDoNotDependOnTheBytesThatAreFree) {
+TEST(SplitPatternTest, MatchesDoNotDependOnTheReadWindow) {
   for (const size_t length : {250u, 254u, 255u, 256u, 257u, 300u, 3000u, 40000u}) {
     const std::string word(length, 'a'), rest = " \u00e9 b";
     for (const bool interpreted : {false, true}) {
@@ -158,7 +158,7 @@ TEST(SplitPatternTest, ErrorsHaveTheirPlace) {
   }
 }
 
-TEST(SplitPatternTest, ALiteralIsNoExpression) {
+TEST(SplitPatternTest, LiteralsAreNotExpressions) {
   const auto pattern = SplitPattern::Literal("a.\u00e9(");
   ASSERT_TRUE(pattern.ok());
   SplitMatcher matcher(*pattern);

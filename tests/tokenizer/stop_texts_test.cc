@@ -23,7 +23,7 @@ std::string Shown(const std::vector<std::string>& stops, const std::string& text
   return made.stopped() ? shown : shown + made.Rest();
 }
 
-TEST(StopTextsTest, TextEndsBeforeAStopTextHoweverItIsCut) {
+TEST(StopTextsTest, EndsBeforeAStopTextInAnyPieces) {
   for (const size_t piece : {1u, 2u, 3u, 5u, 100u}) {
     EXPECT_EQ(Shown({"\nUser:"}, "fine\nUse\nUser: more", piece), "fine\nUse") << piece;
     EXPECT_EQ(Shown({"aab"}, "aaaaab", piece), "aaa") << piece;

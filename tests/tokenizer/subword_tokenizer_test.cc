@@ -28,7 +28,7 @@ constexpr char kMarks[] = R"({
                    {"id": 5, "content": "</s>", "special": true}],
   "model": {"type": "BPE", "vocab": {"▁": 0, "a": 1, "▁a": 2, "b": 3}, "merges": ["▁ a"]}})";
 
-TEST(SubwordTokenizerTest, ARunContinuesWithATextAndItsSpaces) {
+TEST(SubwordTokenizerTest, EncodesAndDecodesSpaces) {
   const auto tokenizer = Tokenizer::FromJson(kMarks);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto tokens = tokenizer->Encode("a ab");
@@ -44,7 +44,7 @@ TEST(SubwordTokenizerTest, ARunContinuesWithATextAndItsSpaces) {
   EXPECT_FALSE(tokenizer->Decode({6}).ok());
 }
 
-TEST(SubwordTokenizerTest, ATextThatContinuesAnotherGetsNoMark) {
+TEST(SubwordTokenizerTest, ContinuedTextHasNoSpaceMark) {
   const auto append = [](const Tokenizer& tokenizer, std::vector<int32_t> tokens,
                          absl::string_view text) {
     size_t bad_byte = 0;
@@ -79,7 +79,7 @@ TEST(SubwordTokenizerTest, UnknownTextIsAnErrorWithItsPlace) {
   EXPECT_EQ(bad_byte, 6u);
 }
 
-TEST(BpeTrainerTest, EqualCountsGoByTheLowerIds) {
+TEST(BpeTrainerTest, TiesGoToLowerIds) {
   BpeTrainer::Options options;
   options.vocab_size = 256 + 1 + 2;
   const auto trainer = BpeTrainer::Create(options);
@@ -95,7 +95,7 @@ TEST(BpeTrainerTest, EqualCountsGoByTheLowerIds) {
   EXPECT_EQ(tokenizer->end_token(), 258);
 }
 
-TEST(BpeTrainerTest, SizesThatCannotBeAreErrors) {
+TEST(BpeTrainerTest, InvalidSizesAreErrors) {
   BpeTrainer::Options options;
   options.vocab_size = 256;
   EXPECT_THAT(BpeTrainer::Create(options).status().message(), HasSubstr("from 257"));

@@ -122,7 +122,7 @@ std::vector<std::string> InPieces(TokenDecoder* decoder, absl::Span<const int32_
   return pieces;
 }
 
-TEST(TokenDecoderTest, PiecesAreTheTextOfAllTokens) {
+TEST(TokenDecoderTest, PiecesConcatenateToTheText) {
   std::mt19937 random(1);
   for (const DecoderCase& each : Cases()) {
     SCOPED_TRACE(each.name);
@@ -155,7 +155,7 @@ TEST(TokenDecoderTest, PiecesAreTheTextOfAllTokens) {
   }
 }
 
-TEST(TokenDecoderTest, TextComesAsSoonAsItIsKnown) {
+TEST(TokenDecoderTest, ReturnsTextAsEarlyAsPossible) {
   for (const DecoderCase& each : Cases()) {
     SCOPED_TRACE(each.name);
     const absl::StatusOr<std::vector<int32_t>> tokens = each.tokenizer.Encode("aé");
@@ -169,7 +169,7 @@ TEST(TokenDecoderTest, TextComesAsSoonAsItIsKnown) {
 }
 
 // Hosts had this error when they decoded each token alone.
-TEST(TokenDecoderTest, SpacesAndCharactersOfSeveralTokensAreKept) {
+TEST(TokenDecoderTest, KeepsSpacesAndSplitCharacters) {
   const auto decode = [](const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
     TokenDecoder decoder = TokenDecoder::Create(&tokenizer).value();
     std::vector<std::string> pieces;
@@ -197,7 +197,7 @@ TEST(TokenDecoderTest, SpacesAndCharactersOfSeveralTokensAreKept) {
   EXPECT_EQ(decode(words, {2, 4, 2, 6}), (Pieces{"b", "c", " b", ".", ""}));
 }
 
-TEST(TokenDecoderTest, AnIdOutsideTheVocabularyChangesNothing) {
+TEST(TokenDecoderTest, UnknownIdChangesNothing) {
   const Tokenizer bytes = Tokenizer::Bytes(false);
   EXPECT_FALSE(TokenDecoder::Create(&bytes, {256}).ok());
   TokenDecoder decoder = TokenDecoder::Create(&bytes).value();

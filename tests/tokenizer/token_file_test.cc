@@ -25,7 +25,7 @@ std::string BytesOf(const std::vector<int32_t>& tokens, TokenLayout layout, int6
   return bytes;
 }
 
-TEST(TokenFileTest, EveryLayoutComesBack) {
+TEST(TokenFileTest, EveryLayoutRoundTrips) {
   struct Case {
     TokenLayout layout;
     int64_t vocab_size;
@@ -89,7 +89,7 @@ TEST(TokenFileTest, ShardsAreOneText) {
   EXPECT_THAT(batch.targets, ElementsAre(7, 8));
 }
 
-TEST(TokenFileTest, ValidationIsAWordOfTheName) {
+TEST(TokenFileTest, RecognizesValidationNames) {
   for (const char* name : {"val.bin", "val0.bin", "fineweb_val_000001.bin", "tiny-Val.bin",
                            "validation.bin", "text.valid.bin", "eval_3.bin", "EVALUATION.bin"}) {
     EXPECT_TRUE(IsValidationName(name)) << name;
@@ -120,7 +120,7 @@ struct Shards {
   DatasetOptions options;
 };
 
-TEST(TokenFileTest, ARetrievalShardIsTrainedOn) {
+TEST(TokenFileTest, RetrievalShardIsTrainingData) {
   Shards shards("retrieval", {"retrieval_0.bin", "text_0.bin"});
   shards.options.val_fraction = 0;
   const auto data = Dataset::Load(shards.directory, shards.options);
@@ -166,7 +166,7 @@ TEST(TokenFileTest, AMaskExcludesTargets) {
   }
 }
 
-TEST(TokenFileTest, AWindowWithoutTargetsIsDrawnAgain) {
+TEST(TokenFileTest, RedrawsWindowsWithoutTargets) {
   Shards shards("sparse_mask", {"a.bin"});
   shards.options.val_fraction = 0;
   const std::string mask = JoinPath(shards.directory, "a.bin.mask");
@@ -208,7 +208,7 @@ TEST(TokenFileTest, AWrongMaskIsAnError) {
   EXPECT_THAT(error("10110111"), HasSubstr("a.bin.mask: byte 1 is 48; a mask has 0 and 1 only"));
 }
 
-TEST(TokenFileTest, AFileThatIsCutWhileItIsInUseIsAnError) {
+TEST(TokenFileTest, FileTruncatedInUseIsAnError) {
   const Shards shards("cut", {"a.bin", "b.bin", "val.bin"});
   const auto data = Dataset::Load(shards.directory, shards.options);
   ASSERT_TRUE(data.ok()) << data.status();

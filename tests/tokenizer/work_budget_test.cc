@@ -71,7 +71,7 @@ void* EncodeInThread(void* argument) {
   return nullptr;
 }
 
-TEST(WorkBudgetTest, TheMostStepsFitIntoASmallStack) {
+TEST(WorkBudgetTest, MaxStepsFitIntoASmallStack) {
   ThreadResult result{TokenizerJson(kLetters, Splits(static_cast<int>(WorkBudget::kMaxParts))),
                       absl::UnknownError("")};
   pthread_attr_t attributes;

@@ -42,7 +42,7 @@ std::string Model(const std::string& rules, Json config = Json::object()) {
   return text->substr(first.size());
 }
 
-TEST(FamilyModelTest, MergesPiecesWhoseConditionsHold) {
+TEST(FamilyModelTest, MergesPiecesWithTrueConditions) {
   EXPECT_EQ(Model("model { set { attention { scale: '1' bias: true } init { match: 'a' } } }\n"
                   "model { when: 'n_layer == 5' set { bidirectional: true } }\n"
                   "model { when: 'n_layer == 4' set { attention { scale: '${n_layer / 8}' }\n"
@@ -122,7 +122,7 @@ TEST(FamilyModelTest, MergesPiecesLayerByLayer) {
   EXPECT_EQ(Model("model { when: 'layer == 1' set { bidirectional: true } }").substr(0, 4), "f:2:");
 }
 
-TEST(FamilyModelTest, ComputedFieldsAreThoseOfThePiece) {
+TEST(FamilyModelTest, ComputedFieldsFollowThePiece) {
   EXPECT_EQ(Model("word { name: 'list' field: 'list' numbers: true }\n"
                   "model { set { positions { rope_scaling { linear: '2' } } } }\n"
                   "model { set { positions { rope_scaling { longrope {} } } }\n"

@@ -3,7 +3,7 @@
 # Checks that version 1.0 of the norm ABI is supported for ever: the template plugin of 1.0 as it was built
 # then and compiled with the current header. Both load, pass every check, and train to the same losses. Names of
 # constants are no part of the ABI: tests/sdk/v1_1/old_names.h maps those of 1.0 to the current ones.
-#   v1_lives.sh BUILD_DIRECTORY SOURCE_DIRECTORY
+#   v1_trains.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 set -euo pipefail
 build=$(realpath "$1")
 source=$(realpath "$2")

@@ -44,7 +44,7 @@ std::string Commands(const std::string& text) {
   return "";
 }
 
-class PrintableTest : public PlumbTest {
+class TerminalEscapesTest : public PlumbTest {
  protected:
   // Runs plumb and checks its output and, with --json, the syntax of its JSON.
   Finished Check(const std::vector<std::string>& arguments, int exit_code) {
@@ -76,7 +76,7 @@ class PrintableTest : public PlumbTest {
   }
 };
 
-TEST_F(PrintableTest, NamesOfFiles) {
+TEST_F(TerminalEscapesTest, EscapesFileNames) {
   const std::string evil = kEvil, run = "run" + evil, data = evil + ".txt", model = evil + ".pbtxt";
   Write(data, Read("names.txt"));
   Write(model, Read("pre.pbtxt"));
@@ -101,7 +101,7 @@ TEST_F(PrintableTest, NamesOfFiles) {
   Check({"plugin", "check", data, "--json"}, 2);
 }
 
-TEST_F(PrintableTest, AComparisonOfThem) {
+TEST_F(TerminalEscapesTest, EscapesFileNamesInComparisons) {
   const std::string evil = kEvil, out = "study" + evil;
   Write(evil + ".txt", Read("names.txt"));
   Write(evil + ".pbtxt", Read("pre.pbtxt"));
@@ -115,7 +115,7 @@ TEST_F(PrintableTest, AComparisonOfThem) {
   EXPECT_EQ(Commands(Read(out + "/report.html")), "");
 }
 
-TEST_F(PrintableTest, NamesInFiles) {
+TEST_F(TerminalEscapesTest, EscapesNamesInFiles) {
   Write("my.pbtxt",
         "name: \"\\033[31m\\007\\r\\177\\302\\233\\342\\200\\256\"\n" + Read("pre.pbtxt"));
   const std::string vocabulary = "model.vocab_size=9";
@@ -132,7 +132,7 @@ TEST_F(PrintableTest, NamesInFiles) {
   Check({"eval", "my.pbtxt", "--tokens", "tokens.json", "--weights", "none"}, 2);
 }
 
-TEST_F(PrintableTest, SamplesAreRawInFilesAndHarmlessOnATerminal) {
+TEST_F(TerminalEscapesTest, EscapesSamplesOnATerminalOnly) {
   std::string bytes;
   for (int i = 0; i < 2000; ++i) bytes += "\x1b[\x07\xff";
   Write("bytes.txt", bytes);

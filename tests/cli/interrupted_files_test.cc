@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everyday accidents: signals while files are written, and files that are truncated while plumb
+// Signals while files are written, and files that are truncated while plumb
 // reads them.
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::IsEmpty;
 
 constexpr int kEndless = 1000000;
 
-class AccidentsTest : public PlumbTest {
+class InterruptedFilesTest : public PlumbTest {
  protected:
   // Returns the names of the temporary files of `out`: "out.tmp-123", "out.tmp.123000000".
   std::vector<std::string> Unfinished(const std::string& out) const {
@@ -126,7 +126,7 @@ class AccidentsTest : public PlumbTest {
   }
 };
 
-TEST_F(AccidentsTest, SignalsLeaveNothingOfImportAndExport) {
+TEST_F(InterruptedFilesTest, InterruptedImportAndExportLeaveNoFiles) {
   WriteLlama("llama", 32768, 256);
   const std::vector<std::string> import = {"import", "llama", "--copy", "--out", "imported"};
   ExpectSignalsLeaveNothing(import, "imported");
@@ -135,7 +135,7 @@ TEST_F(AccidentsTest, SignalsLeaveNothingOfImportAndExport) {
   ExpectSignalsLeaveNothing({"export", "imported", "--out", "exported"}, "exported");
 }
 
-TEST_F(AccidentsTest, SignalsLeaveNothingOfATokenFile) {
+TEST_F(InterruptedFilesTest, InterruptedTokenizeLeavesNoFile) {
   WriteLongText();
   TrainVocabulary();
   ExpectSignalsLeaveNothing({"tokenize", "encode", "bpe.json", "text", "--out", "text.bin"},
@@ -143,7 +143,7 @@ TEST_F(AccidentsTest, SignalsLeaveNothingOfATokenFile) {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // it handles SIGBUS itself
-TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadEndsPlumb) {
+TEST_F(InterruptedFilesTest, TruncatedTextEndsPlumb) {
   WriteLongText();
   TrainVocabulary();
   PlumbProcess process(directory(),
@@ -160,7 +160,7 @@ TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadEndsPlumb) {
 
 #endif
 
-TEST_F(AccidentsTest, ATokenFileThatIsCutEndsTheRunAfterItsCheckpoint) {
+TEST_F(InterruptedFilesTest, TruncatedTokenFileEndsTheRunWithACheckpoint) {
   TrainVocabulary();
   const Finished encoded =
       RunPlumb({"tokenize", "encode", "bpe.json", "names.txt", "--out", "names.bin", "--quiet"});
