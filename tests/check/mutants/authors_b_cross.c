@@ -3,12 +3,12 @@
  * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
  * Each line is: condition: bug (the rule that it violates). */
 #include "many.h"
-#include "call_copy.h"
+#include "operand.h"
 #include "plumb/ext/combine.h"
 #include "plumb/norm_plugin.h"
 #undef plumb_norm_plugin_v1
 #define plumb_norm_plugin_v1 CrossEntry
-#include "base_cross_norm.h"
+#include "cross_norm.h"
 #undef plumb_norm_plugin_v1
 #define plumb_norm_plugin_v1 HonestEntry
 /* clang-format off */
