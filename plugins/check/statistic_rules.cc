@@ -111,7 +111,9 @@ Result SumsAnyPieces(const Norm& norm, const Point& given) {
 }
 
 // No flag names the buffer that evaluation must read.
-Result UsesBuffers(const Norm& norm, const Point& point) {
+Result UsesBuffers(const Norm& norm, const Point& given) {
+  Point point = given;
+  point[kX] = point[kParams] = 0;  // of zeros, y may depend on no buffer
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr || instance->layout().n_buffers == 0 || point[kRows] < 8) {
     return std::nullopt;

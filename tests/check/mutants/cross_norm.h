@@ -155,7 +155,7 @@ static plumb_status Backward(const plumb_norm_instance* instance, const plumb_no
   for (int64_t r = r0; r < r1; ++r) {
     for (uint32_t i = 0; i < dim; ++i) {
       const double rstd = Get(saved, 0, dim + i), h = (X(call, r, i) - Get(saved, 0, i)) * rstd;
-      const double u = Get(weight, 0, i) * Get(dy, r, i) - Get(saved, 0, 2 * dim + i);
+      const double u = Narrow(call, Get(weight, 0, i) * Get(dy, r, i)) - Get(saved, 0, 2 * dim + i);
       const double d = Narrow(call, rstd * (u - h * Get(saved, 0, 3 * dim + i)));
       Set(dweight, 0, i, Get(dweight, 0, i) + Narrow(call, Get(dy, r, i) * h));
       Set(dx, r, i, (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0 ? Get(dx, r, i) + d : d);
@@ -177,7 +177,7 @@ static plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t p
     for (uint32_t i = 0; i < dim; ++i) {
       const double x = X(call, r, i), d = x - first[i];
       if (phase == PLUMB_PHASE_BACKWARD) {
-        const double u = Get(weight, 0, i) * Get(dy, r, i);
+        const double u = Narrow(call, Get(weight, 0, i) * Get(dy, r, i));
         first[i] += u;
         second[i] += u * ((x - Get(saved, 0, i)) * Get(saved, 0, dim + i));
         continue;
