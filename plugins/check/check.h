@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plumb/norm_plugin.h"
@@ -20,7 +21,8 @@ enum class Verdict { kPass, kNote, kSkip, kWarn, kFail };  // best to worst
 
 struct Finding {
   Verdict verdict = Verdict::kPass;
-  std::string text;  // problem and place: "f32 dim=17 rows 3..7: y[4][2] is 0.5, must be 0.25"
+  std::string text;  // problem and place: "f32 dim=17 rows 3..7: y[4][2] is 0.5,
+                     // must be 0.25"
 };
 
 // Input of a check.
@@ -39,11 +41,11 @@ class Report {
   void Warn(std::string text) { Add(Verdict::kWarn, std::move(text)); }
   void Note(std::string text) { Add(Verdict::kNote, std::move(text)); }
   void Skip(std::string text) { Add(Verdict::kSkip, std::move(text)); }
+  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   const std::vector<Finding>& findings() const { return findings_; }
   bool failed() const;
 
  private:
-  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   std::vector<Finding> findings_;
 };
 

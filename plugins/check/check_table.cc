@@ -3,14 +3,12 @@
 // the forms of calls that exploration varies.
 #include <algorithm>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "plugins/check/cases.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "plugins/check/check.h"
 #include "plugins/check/points.h"
 #include "plugins/check/rules.h"
@@ -18,215 +16,127 @@
 namespace plumb::check {
 namespace {
 
+using Causes = std::vector<std::string>;
+using Patterns = std::vector<std::string>;
+using RuleOfNorm = std::function<void(const Norm&, const Explorer&, Report*)>;
+
 constexpr uint32_t kPlacement = 1u << kPlace | 1u << kPitches | 1u << kAlias;
 
-// Modes in which each fixed point is tried, as bits.
-enum Modes { kF32 = 1, kBf16 = 2, kF64 = 4, kF32Flushed = 8, kAllModes = 15 };
-
-// Fixed points of a check.
-struct Fixed {
-  std::vector<uint32_t> dims;
-  std::vector<const char*> calls;  // in the syntax of --point, without dim, type and flush
-  int modes = kAllModes;
-  bool each_attribute = false;  // also other attributes than the defaults
-  bool one_dim = false;         // only the first dim that create() accepts
-  std::vector<Fixed> more = {};
-};
-
-// Dims around the widths of vectors.
-const std::vector<uint32_t> kUsualDims = {17, 64, 101},
-                            kManyDims = {1,  2,  3,  7,   8,   15,   16,  17,
-                                         31, 33, 64, 100, 768, 1000, 4096};
-
-std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Fixed& fixed, uint64_t seed) {
-  const size_t cases = fixed.each_attribute ? CountOfSingleCases(norm) : 1;
-  std::vector<Point> points;
-  for (size_t c = 0; c < cases; ++c) {
-    std::vector<uint32_t> dims;
-    for (const std::vector<uint32_t>& list : {fixed.dims, {17, 16, 12, 8, 64, 6, 4, 2, 1, 768}}) {
-      if (!dims.empty()) break;
-      for (const uint32_t dim : list) {
-        if (fixed.one_dim && !dims.empty()) break;
-        if (TryInstance(norm, dim, CasesOf(norm)[c].values) != nullptr) dims.push_back(dim);
-      }
-    }
-    for (const uint32_t dim : dims) {
-      for (const char* call : fixed.calls) {
-        Point point = *ParsePoint(absl::StrCat("dim=", dim, ",", call));
-        if (dim * point[kRows] > 20'000 && point[kRows] > 5) continue;
-        point[kAttributes] = static_cast<int64_t>(c);
-        // Rules derive choices from the seed modulo small numbers, so 240 keeps those choices.
-        point[kSeed] += 240 * static_cast<int64_t>(seed % 4000);
-        for (const int mode : {kF32, kBf16, kF64, kF32Flushed}) {
-          if ((fixed.modes & mode) == 0) continue;
-          point[kType] = mode == kBf16 ? 1 : mode == kF64 ? 2 : 0;
-          point[kFlushed] = mode == kF32Flushed ? 1 : 0;
-          points.push_back(point);
-        }
-      }
-    }
-  }
-  for (const Fixed& each : fixed.more) {
-    for (const Point& point : PointsOf(norm, each, seed)) points.push_back(point);
-  }
-  return points;
-}
-
-using Run = std::function<void(const Subject&, Report*)>;
-using CheckAtPoints = void (*)(const Subject&, const PointMaker&, Report*);
-
-Check OfFile(const char* id, const char* title, const Run& run) {
-  return {id, 1, /*of_file=*/true, title, run};
-}
-
-Check OfNorm(const char* id, const char* title, const Run& run) {
-  return {id, 1, /*of_file=*/false, title, run};
-}
-
-// Makes a check of a rule, followed by `more` for the part that has no points.
-Check Exploring(const char* id, int level, const char* title, Rule rule, const Fixed& fixed,
-                uint32_t forms, std::vector<std::string> causes, const Run& more = nullptr) {
-  const Run run = [=](const Subject& subject, Report* report) {
-    Explore(
-        subject, id, [&](const Point& point) { return rule(*subject.norm, point); },
-        PointsOf(*subject.norm, fixed, subject.seed), forms, report);
-    if (more != nullptr && !report->failed() && subject.point.empty()) more(subject, report);
+// Makes a check of a rule that explores.
+Check Exploring(const char* id, int level, const char* title, const RuleOfNorm& rule,
+                const Patterns& fixed, uint32_t forms, Causes causes) {
+  const auto run = [=](const Subject& subject, Report* report) {
+    const auto explore = [&](const Property& property) {
+      Explore(subject, id, property, fixed, forms, report);
+    };
+    rule(*subject.norm, explore, report);
   };
   return {id, level, /*of_file=*/false, title, run, std::move(causes), /*explores=*/true};
 }
 
-// Makes a check that explores by itself.
-Check AtPoints(const char* id, int level, const char* title, CheckAtPoints check,
-               const Fixed& fixed, std::vector<std::string> causes) {
-  const Run run = [=](const Subject& subject, Report* report) {
-    check(
-        subject, [&] { return PointsOf(*subject.norm, fixed, subject.seed); }, report);
-  };
-  return {id, level, /*of_file=*/false, title, run, std::move(causes), /*explores=*/true};
-}
-
-std::vector<Check> Declarations() {
-  return {
-      OfFile("E1", "is a plugin for this machine and ABI, and loads", CheckLoads),
-      OfFile("E2", "exports its entry, and links nothing dangerous", CheckLinks),
-      OfFile("E5", "loading changes nothing, and takes less than 100 ms", CheckLoadEffects),
-      OfFile("M1", "metadata is complete, unique and constant", CheckMetadata),
-      OfNorm("M2", "attributes are sound, accepted or refused, and have an effect",
-             CheckAttributes),
-      OfNorm("M4", "layout is sound, and a function of attributes and dim", CheckLayout),
-      Exploring(
-          "M5", 1, "works with older and newer hosts", WorksWithOtherHosts,
-          {{16, 64, 8, 768, 1}, {"rows=5,to=5", "rows=5,to=5,residual=1"}, kAllModes, false, true},
-          1u << kResidual, {"R7", "N5", "N7"}, CheckExtensions),
-      OfNorm("M6", "initial values that it writes are a function of the seed", CheckFill),
+RuleOfNorm AtPoints(Result (*rule)(const Norm&, const Point&)) {
+  return [rule](const Norm& norm, const Explorer& explore, Report*) {
+    explore([&](const Point& point) { return rule(norm, point); });
   };
 }
 
-std::vector<Check> Numbers() {
-  const std::vector<uint32_t> heads = {17, 16, 8, 64, 4, 128, 2, 1};
+void CheckHosts(const Norm& norm, const Explorer& explore, Report* report) {
+  AtPoints(WorksWithOtherHosts)(norm, explore, report);
+  if (!report->failed()) CheckExtensions(norm, report);
+}
+
+std::vector<Check> MakeChecks() {
+  const Causes wild = {"R7", "N5", "N7"}, stateful = {"R7", "R1", "N5", "N7"};
   return {
-      Exploring("N1", 2, "f32 agrees with f64, and is finite", AgreesWithF64,
-                {kManyDims,
-                 {"rows=1", "rows=5,to=5", "rows=257,to=257"},
-                 kF32 | kF32Flushed,
-                 false,
-                 false,
-                 {{{15, 64}, {"rows=21,to=21"}, kF32, true},
-                  {{7, 64},
-                   {"rows=9,to=9,x=4", "rows=9,to=9,x=12", "rows=9,to=9,x=12,eval=1",
-                    "rows=9,to=9,x=14", "rows=9,to=9,x=15", "rows=10,to=10,heads=2,context=1"},
-                   kF32 | kF32Flushed | kF64}}},
-                0, {"R7", "N5", "N7"}),
-      AtPoints(
-          "N2", 2, "backward is the derivative of forward", CheckSlopes,
-          {{1, 2, 3, 4, 7, 8, 17, 101},
-           {"rows=5,to=5", "rows=5,to=5,seed=1", "rows=15,to=15,heads=3,context=1"},
-           kF32,
-           true,
-           false,
-           {{{7, 64},
-             {"rows=5,to=5,x=2", "rows=5,to=5,x=4", "rows=5,to=5,params=1", "rows=5,to=5,params=4"},
-             kF32}}},
-          {"R7", "N5", "N7"}),
+      {"E1", 1, true, "is a plugin for this machine and ABI, and loads", CheckLoads},
+      {"E2", 1, true, "exports its entry, and links nothing dangerous", CheckLinks},
+      {"E5", 1, true, "loading changes nothing, and takes less than 100 ms", CheckLoadEffects},
+      {"M1", 1, true, "metadata is complete, unique and constant", CheckMetadata},
+      {"M2", 1, false, "attributes are sound, and accepted or refused", CheckAttributes},
+      {"M4", 1, false, "layout is sound, and a function of attributes and dim", CheckLayout},
+      Exploring("M5", 1, "works with older and newer hosts", CheckHosts,
+                {"dim=1|16|64|768,rows=5,residual=0|1"}, 1u << kResidual, wild),
+      {"M6", 1, false, "initial values that it writes are a function of the seed", CheckFill},
+      Exploring("N1", 2, "f32 agrees with f64, and is finite", AtPoints(AgreesWithF64),
+                {"dim=1|2|3|7|8|15|16|17|31|33|64|100|257|768|4096,rows=1|5|257,type=f32,flush=0|1",
+                 "dim=15|64,rows=21,type=f32,attributes=*",
+                 "dim=7|64,rows=9,x=4|11|12|14|15,type=f32|f64,flush=0|1",
+                 "dim=7|64,rows=9,x=12,eval=1,type=f32|f64",
+                 "dim=7|64,rows=10,heads=2,context=1,type=f32|f64"},
+                0, wild),
+      Exploring("N2", 2, "backward is the derivative of forward", CheckSlopes,
+                {"dim=1|2|3|4|7|8|15|17|64|101,rows=5,type=f32,attributes=*,seed=0|1",
+                 "dim=4|64,rows=15,heads=3,context=1,type=f32,attributes=*",
+                 "dim=7|64,rows=5,type=f32,x=2|4", "dim=3,rows=1100,type=f32",
+                 "dim=7|64,rows=5,type=f32,params=1|2|4"},
+                0, wild),
       Exploring("N3", 2, "gradients are added or overwritten as asked, and sums as asked",
-                AddsAsAsked,
-                {kUsualDims,
-                 {"rows=5,from=2,to=5,add=1", "rows=5,to=5,residual=1",
-                  "rows=5,to=3,residual=1,add=1", "rows=5,to=5,residual=1,alias=1",
-                  "rows=5,to=5,residual=1,add=1,alias=1,seed=1", "rows=5,to=3,residual=1,seed=2",
-                  "rows=5,to=3,residual=1,eval=1", "rows=5,to=5,residual=1,eval=1,alias=1",
-                  "rows=6,to=6,add=1", "rows=40,from=20,to=21,add=1"}},
-                kRangeForms | 1u << kAdd | 1u << kResidual | 1u << kAlias | 1u << kPitches,
-                {"R7", "N5", "N7"}),
+                AtPoints(AddsAsAsked),
+                {"dim=17|64|101,rows=5,from=2,add=1", "dim=17|64|101,rows=5,residual=1,eval=0|1",
+                 "dim=17|64|101,rows=5,to=3,residual=1,add=1", "dim=17|64|101,rows=6,add=1",
+                 "dim=17|64|101,rows=5,residual=1,alias=1,eval=0|1",
+                 "dim=17|64|101,rows=5,residual=1,add=1,alias=1,seed=1",
+                 "dim=17|64|101,rows=5,to=3,residual=1,seed=2",
+                 "dim=17|64|101,rows=40,from=20,to=21,add=1",
+                 "dim=64,rows=5,residual=1,seed=2,attributes=*"},
+                kRangeForms | 1u << kAdd | 1u << kResidual | 1u << kAlias | 1u << kPitches, wild),
       Exploring(
           "N4", 2, "a row does not depend on other rows, nor on how it is called",
-          RowsAreIndependent,
-          {kUsualDims,
-           {"rows=1", "rows=23,to=23,seed=5", "rows=23,from=7,to=9", "rows=23,from=7,to=8,eval=1",
-            "rows=23,from=1,to=22,seed=2", "rows=23,from=4,to=8", "rows=13,to=13,eval=1",
-            "rows=9,to=9,seed=1", "rows=9,to=9,seed=4", "rows=9,to=9,seed=7", "rows=5,to=2,heads=1",
-            "rows=10,from=3,to=7,heads=2", "rows=15,from=4,to=10,heads=3",
-            "rows=40,from=12,to=25,heads=8", "rows=7,from=2,to=6,context=1",
-            "rows=14,from=2,to=13,heads=2,context=1"},
-           kAllModes,
-           false,
-           false,
-           {{{64}, {"rows=129,to=129", "rows=5,to=5,x=4"}, kF32 | kF64},
-            {{1}, {"rows=10500,from=5000,to=10500"}, kF32}}},
-          kRangeForms | 1u << kPieces, {"R7", "R1", "N5", "N7"}),
+          AtPoints(RowsAreIndependent),
+          {"dim=17|64|101,rows=23,from=7,to=9", "dim=17|64|101,rows=23,from=7,to=8,eval=1",
+           "dim=17|64|101,rows=23,from=1,to=22,seed=2", "dim=17|64|101,rows=23,from=4,to=8",
+           "dim=17|64|101,rows=23,to=1,pieces=1,eval=0|1", "dim=17|64|101,rows=1|13|23,eval=0|1",
+           "dim=17|64|101,rows=9,seed=1|4|7,eval=0|1", "dim=17|64|101,rows=5,to=2,heads=1",
+           "dim=17|64|101,rows=10,from=3,to=7,heads=2,context=0|1",
+           "dim=17|64|101,rows=15,from=4,to=10,heads=3",
+           "dim=17|64|101,rows=40,from=12,to=25,heads=8",
+           "dim=17|64|101,rows=7,from=2,to=6,context=1", "dim=64,rows=129,type=f32|f64",
+           "dim=64,rows=7,to=2,eval=0|1,type=f32,attributes=*", "dim=64,rows=5,x=4,type=f32|f64",
+           "dim=1,rows=10500,from=5000,type=f32"},
+          kRangeForms | 1u << kPieces, stateful),
+      Exploring("N5", 2, "same bits every time, also while other threads call", AtPoints(Repeats),
+                {"dim=17|64|101,rows=53|128", "dim=17|64|101,rows=53,seed=2|3"}, 0, {"R7", "R1"}),
       Exploring(
-          "N5", 2, "same bits every time, also while other threads call", Repeats,
-          {kUsualDims,
-           {"rows=53,to=53", "rows=128,to=128", "rows=53,to=53,seed=2", "rows=53,to=53,seed=3"}},
-          0, {"R7", "R1"}),
-      Exploring("N7", 2, "writes all of its results, and touches nothing else", StaysInside,
-                {{1, 7, 16, 17, 64},
-                 {"rows=5,to=2,place=3", "rows=5,to=5,place=3,pitch=1", "rows=5,to=5,place=4",
-                  "rows=5,to=5,place=3,eval=1", "rows=5,to=5,place=1,pitch=1",
-                  "rows=9,from=3,to=5,dy=1"}},
-                kRangeForms | 1u << kPieces | 1u << kResidual | 1u << kAdd | kPlacement, {"R7"}),
+          "N7", 2, "writes all of its results, and touches nothing else", AtPoints(StaysInside),
+          {"dim=1|7|16|17|64,rows=5,to=2,place=3", "dim=1|7|16|17|64,rows=5,place=3|4,pitch=0|1",
+           "dim=1|7|16|17|64,rows=5,place=3,eval=1", "dim=1|7|16|17|64,rows=5,place=1,pitch=1",
+           "dim=1|7|16|17|64,rows=9,from=3,to=5,dy=4", "dim=64,rows=5,to=2,attributes=*"},
+          kRangeForms | 1u << kPieces | 1u << kResidual | 1u << kAdd | kPlacement, {"R7"}),
       Exploring(
-          "N8", 2, "operands may be anywhere in memory, and alias where allowed", WorksAnywhere,
-          {{1, 7, 16, 17, 64, 100},
-           {"rows=5,to=5,pitch=1", "rows=5,to=5,place=1", "rows=5,to=5,place=2",
-            "rows=5,to=5,place=2,pitch=1", "rows=5,to=5,place=2,eval=1", "rows=13,to=13,alias=1",
-            "rows=13,to=13,alias=1,eval=1", "rows=13,to=13,alias=1,seed=1"}},
-          kPlacement, {"R7", "R1", "N5", "N7"}, CheckFarRows),
-      Exploring("N10", 2, "buffers change in training, and evaluation agrees with it", UsesBuffers,
-                {{1, 7, 64, 768}, {"rows=13,to=13"}, kF32 | kF64}, 0, {"R7", "N5", "N7", "N16"}),
-      Exploring("N12", 2, "bf16 is the rounded f32 result", IsRounded,
-                {{7, 64, 100, 768}, {"rows=13,to=13", "rows=13,to=13,eval=1"}, kBf16}, 0,
-                {"R7", "N5", "N7"}),
-      Exploring("N13", 2, "claims of identity, scale and shift invariance are true", KeepsClaims,
-                {{1, 7, 64},
-                 {"rows=9,to=9,seed=3", "rows=9,to=9,seed=4", "rows=9,to=9,seed=7,eval=1",
-                  "rows=9,to=9,seed=1"}},
-                kRangeForms | kPlacement, {"R7", "N5", "N7"}),
-      Exploring("N16", 2, "sums over rows do not depend on how rows are cut", SumsAnyPieces,
-                {{1, 5, 64},
-                 {"rows=23,to=1,pieces=1", "rows=23,to=7,pieces=1", "rows=23,from=5,to=11",
-                  "rows=23,to=23,pieces=2"}},
+          "N8", 2, "operands may be anywhere in memory, and alias where allowed",
+          AtPoints(WorksAnywhere),
+          {"dim=1|7|16|17|64|100,rows=5,pitch=1", "dim=1|7|16|17|64|100,rows=5,place=1|2",
+           "dim=1|7|16|17|64|100,rows=5,place=2,pitch=1",
+           "dim=1|7|16|17|64|100,rows=5,place=2,eval=1",
+           "dim=1|7|16|17|64|100,rows=13,alias=1,seed=0|1,eval=0|1", "dim=17|64,rows=17,place=5"},
+          kPlacement, stateful),
+      Exploring("N10", 2, "buffers change in training, and evaluation agrees with it",
+                AtPoints(UsesBuffers), {"dim=1|7|64|768,rows=13,type=f32|f64"}, 0,
+                {"R7", "N5", "N7", "N16"}),
+      Exploring("N12", 2, "bf16 is the rounded result", AtPoints(IsRounded),
+                {"dim=7|64|100|768,rows=13,eval=0|1,type=bf16"}, 0, wild),
+      Exploring("N13", 2, "claims of identity, scale and shift invariance are true",
+                AtPoints(KeepsClaims),
+                {"dim=1|7|64,rows=9,seed=1|3|4", "dim=1|7|64,rows=9,seed=7,eval=1"},
+                kRangeForms | kPlacement, wild),
+      Exploring("N16", 2, "sums over rows do not depend on how rows are cut",
+                AtPoints(SumsAnyPieces),
+                {"dim=1|5|64,rows=23,to=1|7|8,pieces=1", "dim=1|5|64,rows=23,from=5,to=11",
+                 "dim=5,rows=330,pieces=1", "dim=1,rows=140001,to=70001,pieces=1,type=f64"},
                 kRangeForms | 1u << kPieces, {"R7", "R1", "N3", "N5", "N7", "N4", "N1", "N12"}),
-      Exploring("N17", 2, "denormal operands give what zeros give, if flushed", DenormalsAreZeros,
-                {{2, 7, 64, 1000}, {"rows=9,to=9", "rows=9,to=9,params=1"}, kF32Flushed}, 0,
-                {"R7", "R1", "N5", "N7"}),
-  };
-}
-
-std::vector<Check> StrictChecks() {
-  const std::vector<uint32_t> dims = {1, 7, 64, 1000, 4096};
-  return {
-      Exploring("R1", 3, "hot calls allocate nothing, and change nothing but their results",
-                ChangesNothing,
-                {dims, {"rows=19,to=19", "rows=19,to=19,context=1", "rows=21,to=21,seed=1"}}, 0,
-                {"R7"}),
-      AtPoints("R4", 3, "create and destroy leave nothing behind, also without memory", CheckLife,
-               {{64, 60, 1, 3, 100, 768}, {"rows=1"}, kF32}, {}),
-      Exploring("R7", 2, "returns and throws nothing, whatever the numbers", Returns,
-                {{1, 2, 5, 64, 100, 768},
-                 {"rows=1", "rows=23,to=23", "rows=11,to=11,seed=1", "rows=11,to=11,seed=4",
-                  "rows=11,to=11,x=4,dy=1", "rows=11,to=11,x=8,dy=4", "rows=11,to=11,x=9,dy=5",
-                  "rows=11,to=11,x=10,dy=6"}},
+      Exploring("N17", 2, "denormal operands give what zeros give, if flushed",
+                AtPoints(DenormalsAreZeros), {"dim=2|7|64|1000,rows=9,params=0|1,type=f32,flush=1"},
+                0, stateful),
+      Exploring(
+          "R1", 3, "hot calls allocate nothing, and change nothing but their results",
+          AtPoints(ChangesNothing),
+          {"dim=1|7|64|1000|4096,rows=19,context=0|1", "dim=1|7|64|1000|4096,rows=21,seed=1|4"}, 0,
+          {"R7"}),
+      Exploring("R4", 3, "create and destroy leave nothing behind, also without memory", CheckLife,
+                {"dim=64|60|1|3|100|768,type=f32"}, 0, {}),
+      Exploring("R7", 2, "returns and throws nothing, whatever the numbers", AtPoints(Returns),
+                {"dim=1|2|5|64|100|768,rows=1|23", "dim=1|2|5|64|100|768,rows=11,seed=1|4",
+                 "dim=1|2|5|64|100|768,rows=11,x=4|8|9|10,dy=4|8|9|10"},
                 0, {}),
   };
 }
@@ -239,44 +149,20 @@ bool Report::failed() const {
 }
 
 const std::vector<Check>& AllChecks() {
-  static const std::vector<Check> all = [] {
-    std::vector<Check> checks;
-    for (const std::vector<Check>& part : {Declarations(), Numbers(), StrictChecks()}) {
-      checks.insert(checks.end(), part.begin(), part.end());
-    }
-    return checks;
-  }();
+  static const std::vector<Check> all = MakeChecks();
   return all;
 }
 
 std::string SuccessorOf(const std::string& removed_id) {
-  static const std::map<std::string, const char*> successors = {{"E3", "E2"},
-                                                                {"E4", "E1"},
-                                                                {"E6", "E5"},
-                                                                {"M3", "M2"},
-                                                                {"N6", "N5"},
-                                                                {"N9", "N1"},
-                                                                {"N11", "N8"},
-                                                                {"N14", "N4"},
-                                                                {"N18", "N3"},
-                                                                {"N19", "N4"},
-                                                                {"N20", "N4"},
-                                                                {"R2", "R1"},
-                                                                {"R3", "R4"},
-                                                                {"R5", "R7"},
-                                                                {"R6", "R1"},
-                                                                {"X1", "N1"},
-                                                                {"X2", "N2"},
-                                                                {"X3", "N4"},
-                                                                {"X4", "N12"},
-                                                                {"X5", "N13"},
-                                                                {"X6", "R4"},
-                                                                {"X7", "R1"},
-                                                                {"N15", "plumb plugin bench"},
-                                                                {"P1", "plumb plugin bench"},
-                                                                {"P2", "plumb plugin bench"}};
-  const auto it = successors.find(removed_id);
-  return it == successors.end() ? "" : it->second;
+  constexpr char kSuccessors[] =
+      "E3=E2,E4=E1,E6=E5,M3=M2,N6=N5,N9=N1,N11=N8,N14=N4,N18=N3,N19=N4,N20=N4,R2=R1,R3=R4,R5=R7,"
+      "R6=R1,X1=N1,X2=N2,X3=N4,X4=N12,X5=N13,X6=R4,X7=R1,N15=plumb plugin bench,"
+      "P1=plumb plugin bench,P2=plumb plugin bench";
+  for (const absl::string_view each : absl::StrSplit(kSuccessors, ',')) {
+    const std::pair<std::string, std::string> words = absl::StrSplit(each, '=');
+    if (words.first == removed_id) return words.second;
+  }
+  return "";
 }
 
 }  // namespace plumb::check

@@ -1,41 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of the claims in a norm's flags, in every element type, at any dim.
-#include <algorithm>
+// Rule N13: the claims in a norm's flags, in every element type, at any dim.
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/cases.h"
-#include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
+#include "plugins/check/run.h"
 #include "plugins/check/tolerance.h"
 
 namespace plumb::check {
 namespace {
 
-// Compares y for the given x with y for a moved x; each may differ from f64 by its rounding
-// tolerance.
-std::string CompareWithOriginal(const char* claim, const Instance& instance, const Point& point,
-                                Operands operands, const std::vector<double>& x,
-                                const std::vector<double>& moved) {
+// Compares y for the given x with y for `scale` x + `shift`; each may differ from f64 by its
+// rounding tolerance.
+std::string CompareMoved(const char* claim, const Instance& instance, const Point& point,
+                         Operands operands, double scale, double shift) {
   const uint32_t type = TypeOf(point);
-  std::vector<double> y[2];
-  std::vector<double> allowed(x.size(), 0);
+  Values y[2], allowed(operands.x.size());
   for (const bool is_moved : {false, true}) {
-    operands.x = is_moved ? moved : x;
+    for (double& x : operands.x) x = is_moved ? scale * x + shift : x;
     y[is_moved] = PlainY(instance, point, type, operands);
-    const F64Reference wide(instance, point, type, operands, y[is_moved]);
+    const F64Reference reference(instance, point, type, operands, y[is_moved]);
     for (size_t i = 0; i < allowed.size(); ++i) {
       const double value = y[is_moved][i];
       // The last term covers a part of eps.
-      allowed[i] += wide.OfY(i / static_cast<size_t>(point[kDim])) + HalfUlp(type, value) +
-                    1e-6 * std::abs(value);
+      allowed[i] +=
+          reference.OfY(i / instance.dim()) + HalfUlp(type, value) + 1e-6 * std::abs(value);
     }
   }
   for (size_t i = 0; i < allowed.size(); ++i) {
@@ -51,89 +44,71 @@ std::string CompareWithOriginal(const char* claim, const Instance& instance, con
 // x. An eps changes y by less than a percent, and a norm that saturates is not invariant.
 std::string CompareModerate(const Instance& instance, const Point& point, Operands operands) {
   constexpr double kPart = 0.1;
-  const auto dim = static_cast<size_t>(point[kDim]);
-  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]));
-  std::vector<double> y[2];
+  const size_t dim = instance.dim();
   for (size_t i = 0; i < operands.x.size(); ++i) {
     const double size = 1 + static_cast<double>((i % dim + 3 * (i / dim)) % 4);
-    operands.x[i] = (i + i / dim) % 2 == 0 ? size : -size;
-    operands.x[i] *= 1 + static_cast<double>(random() % 17) / 64;
+    operands.x[i] = size + static_cast<double>(i * 7 % 17) / 64;
+    if ((i + i / dim) % 2 != 0) operands.x[i] *= -1;
   }
-  y[0] = PlainY(instance, point, TypeOf(point), operands);
+  const Values y = PlainY(instance, point, TypeOf(point), operands);
   const double by = std::ldexp(1, 1 + static_cast<int>(point[kSeed] % 8));
-  for (double& v : operands.x) v *= by;
-  y[1] = PlainY(instance, point, TypeOf(point), operands);
-  const std::string text = FirstDeviation("y", y[1], y[0], point[kDim], kPart, 0);
+  for (double& x : operands.x) x *= by;
+  const std::string text = FirstDeviation("y", PlainY(instance, point, TypeOf(point), operands), y,
+                                          point[kDim], kPart, 0);
   return text.empty() ? text
                       : absl::StrFormat("SCALE_INVARIANT is claimed, but for %g x: %s", by, text);
 }
 
-std::string Identity(const Instance& instance, const Point& point, const Operands& operands) {
+std::string CompareIdentity(const Instance& instance, const Point& point) {
   if (instance.layout().n_params > 0) return "IDENTITY is claimed, but it has parameters";
-  const PointResult got = RunAt(instance, point, TypeOf(point), operands);
-  std::vector<double> must = operands.x;
+  const Operands operands = OperandsAt(instance, point);
+  const Values y = RunAt(instance, point, operands).y;
+  Values must = operands.x;
   for (size_t i = 0; i < must.size(); ++i) {
-    if (std::isnan(must[i]) && std::isnan(got.outcome.y[i])) must[i] = got.outcome.y[i];
+    if (std::isnan(must[i]) && std::isnan(y[i])) must[i] = y[i];
   }
-  const std::string text = FirstDifference("y", got.outcome.y, must, point[kDim]);
-  return text.empty() ? text : absl::StrCat("IDENTITY is claimed, but ", text);
-}
-
-// Returns multiples of 1/16 with a few spare bits, so that a shift by 8 is exact in bf16 too.
-std::vector<double> Sixteenths(size_t n, int64_t seed) {
-  std::mt19937_64 random(static_cast<uint64_t>(seed));
-  std::vector<double> values(n);
-  for (double& v : values) v = static_cast<double>(static_cast<int64_t>(random() % 49) - 24) / 16;
-  return values;
+  const std::string text = FirstDifference("y", y, must, point[kDim]);
+  return text.empty() ? text : "IDENTITY is claimed, but " + text;
 }
 
 }  // namespace
 
-std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& given) {
-  Point point = given;
-  const std::unique_ptr<Instance> as_drawn = InstanceAt(norm, point);
-  if (as_drawn == nullptr) return std::nullopt;
+Result KeepsClaims(const Norm& norm, const Point& given) {
   constexpr uint32_t kClaims =
       PLUMB_NORM_IDENTITY | PLUMB_NORM_SHIFT_INVARIANT | PLUMB_NORM_SCALE_INVARIANT;
-  if ((norm.flags & kClaims) == 0) return std::nullopt;
-  std::string text;
+  Point point = given;
+  std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr || !instance->Has(kClaims)) return std::nullopt;
   // This claim holds for any attributes and any x, but denormals may count as zero.
-  if ((norm.flags & PLUMB_NORM_IDENTITY) && point[kX] != kDenormalX) {
-    text = Identity(*as_drawn, point, OperandsAt(*as_drawn, point));
-    Point odd = point;
-    odd[kX] = kNanX + point[kSeed] / 3 % 2;
-    if (text.empty() && point[kSeed] % 3 == 1) {
-      text = Identity(*as_drawn, odd, OperandsAt(*as_drawn, odd));
-    }
+  if (instance->Has(PLUMB_NORM_IDENTITY) && point[kX] != kDenormalX) {
+    const std::string text =
+        CompareIdentity(*instance, point[kSeed] % 3 == 1 ? WithOddX(point) : point);
+    if (!text.empty()) return At(point, text);
   }
   // Invariances are only as exact as eps is small, so they use the default attributes.
-  point[kAttributes] = 0;
-  point[kX] = 0;
-  point[kDy] = 0;
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr || !text.empty()) return At(point, text);
+  point[kAttributes] = point[kX] = point[kDy] = 0;
+  instance = InstanceAt(norm, point);
   // Evaluation subtracts the statistics of other rows.
-  if (point[kEvaluation] != 0 && (norm.flags & PLUMB_NORM_CROSS_ROW)) return text;
-  const Operands operands = OperandsAt(*instance, point);
-  const std::vector<double> x = Sixteenths(operands.x.size(), point[kSeed]);
-  if (norm.flags & PLUMB_NORM_SHIFT_INVARIANT) {
+  const bool is_other = point[kEvaluation] != 0 && (norm.flags & PLUMB_NORM_CROSS_ROW) != 0;
+  if (instance == nullptr || is_other) return "";
+  Operands operands = OperandsAt(*instance, point);
+  std::string text;
+  if (instance->Has(PLUMB_NORM_SCALE_INVARIANT)) {
+    // The numbers are so large that eps is negligible even for the smallest of many rows.
+    Operands large = operands;
+    for (double& x : large.x) x *= 0x1p30;
+    text = CompareMoved("SCALE_INVARIANT", *instance, point, large,
+                        std::ldexp(2, static_cast<int>(point[kSeed] % 16)), 0);
+    if (text.empty()) text = CompareModerate(*instance, point, operands);
+  }
+  if (text.empty() && instance->Has(PLUMB_NORM_SHIFT_INVARIANT)) {
+    // Multiples of 1/16 with a few spare bits, so that a shift by 8 is exact in bf16 too.
+    std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]));
+    for (double& x : operands.x) x = (static_cast<double>(random() % 49) - 24) / 16;
     constexpr double kShifts[] = {4, -4, 2, 8, -8, -2};
-    std::vector<double> moved = x;
     double by = kShifts[point[kSeed] % 6];
     if (point[kType] != 1 && point[kSeed] % 2 == 1) by *= 128;
-    for (double& v : moved) v += by;
-    text = CompareWithOriginal("SHIFT_INVARIANT", *instance, point, operands, x, moved);
-  }
-  if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
-    // The factor is so large that eps is negligible even for the smallest of many rows.
-    std::vector<double> large = operands.x, larger = operands.x;
-    const double by = std::ldexp(1, 31 + static_cast<int>(point[kSeed] % 16));
-    for (double& v : large) v *= 0x1p30;
-    for (double& v : larger) v *= by;
-    text = CompareWithOriginal("SCALE_INVARIANT", *instance, point, operands, large, larger);
-  }
-  if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
-    text = CompareModerate(*instance, point, operands);
+    text = CompareMoved("SHIFT_INVARIANT", *instance, point, operands, 1, by);
   }
   return At(point, text);
 }

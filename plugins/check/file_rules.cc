@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules E1, E2 and E5: the file, its symbols and dynamic section, and the effects of loading it.
-// Each runs in a process that has not loaded the file yet.
+// Rules E1, E2, E5 and M1: the file, its symbols and dynamic section, the effects of loading it,
+// and its tables of norms. Each runs in a process that has not loaded the file yet.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <set>
@@ -15,45 +14,46 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "plugins/check/calls.h"
-#include "plugins/check/process_state.h"
+#include "plugins/check/plugin.h"
 #include "plugins/check/rules.h"
-#include "plumb/norm_plugin.h"
+#include "plugins/check/state.h"
+#include "runtime/base/utf8.h"
+#include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/elf_note.h"
 
 namespace plumb::check {
 namespace {
 
-constexpr size_t kMaxNamed = 8;  // max names in one message
-
-// Returns text such as "a, b, c and 12 more".
-std::string Some(const std::vector<std::string>& names) {
-  const size_t shown = std::min(names.size(), kMaxNamed);
-  std::string text =
-      absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
-  if (shown < names.size()) absl::StrAppend(&text, " and ", names.size() - shown, " more");
-  return text;
-}
-
-bool IsEntry(const std::string& name) {
-  constexpr char kPrefix[] = "plumb_norm_plugin_v";
-  if (!absl::StartsWith(name, kPrefix) || name.size() == sizeof(kPrefix) - 1) return false;
-  return std::all_of(name.begin() + sizeof(kPrefix) - 1, name.end(),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-// Returns true for symbols that older linkers add to every library.
-bool IsLinkers(const std::string& name) {
-  for (const char* known : {"_init", "_fini", "_edata", "_end", "__bss_start"}) {
-    if (name == known) return true;
+// Returns the ids of the file's notes for this major version, which are the ids that a host finds;
+// fails unless there are some.
+std::set<std::string> ReadIds(const Subject& subject, Report* report) {
+  std::set<std::string> ids;
+  const int fd = open(subject.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return report->Fail("the file cannot be opened"), ids;
+  const absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd);
+  close(fd);
+  if (!notes.ok()) return report->Fail(absl::StrCat("the file ", notes.status().message())), ids;
+  for (const NormNote& note : *notes) {
+    if (note.abi_major != PLUMB_NORM_ABI_MAJOR || ids.insert(note.id).second) continue;
+    report->Fail(absl::StrCat("two notes name the norm ", note.id));
   }
-  return false;
+  if (notes->empty()) {
+    report->Fail(
+        "the file is a shared library but not a plumb plugin: it has no " PLUMB_NORM_NOTE_SECTION
+        " note (PLUMB_NORM_NOTE)");
+  } else if (ids.empty()) {
+    report->Fail(absl::StrFormat("the file is for norm ABI %d, and this is %d",
+                                 notes->front().abi_major, PLUMB_NORM_ABI_MAJOR));
+  }
+  return ids;
 }
+
+// -- E2 -------------------------------------------------------------------------------------------
 
 // Name in the dynamic symbol table.
 struct Symbol {
@@ -63,48 +63,22 @@ struct Symbol {
 
 // Contents of the file as the loader has mapped it.
 struct LoadedFile {
-  std::vector<ElfW(Dyn)> dynamic;
   std::vector<Symbol> exported;
-  std::vector<std::string> needed, run_path;
-  bool says_stack = false, has_executable_stack = false;
-
-  bool HasEntry(ElfW(Sxword) tag) const {
-    return std::any_of(dynamic.begin(), dynamic.end(),
-                       [tag](const ElfW(Dyn) & entry) { return entry.d_tag == tag; });
-  }
-  bool HasFlag(ElfW(Sxword) tag, ElfW(Xword) bit) const {
-    return std::any_of(dynamic.begin(), dynamic.end(), [tag, bit](const ElfW(Dyn) & entry) {
-      return entry.d_tag == tag && (entry.d_un.d_val & bit) != 0;
-    });
-  }
+  std::vector<std::string> needed;
+  bool says_stack = false, has_executable_stack = false, has_text_relocations = false;
 };
 
-// Returns the number of symbols. Only the hash tables know it, not the symbol table.
+// Returns the number of symbols. Only the hash tables have it.
 size_t CountSymbols(const uint32_t* hash, const uint32_t* gnu_hash) {
   if (hash != nullptr) return hash[1];
   if (gnu_hash == nullptr) return 0;
-  // Header: buckets, first hashed symbol, words of the bloom filter, shift.
   const uint32_t n_buckets = gnu_hash[0], first = gnu_hash[1], bloom_words = gnu_hash[2];
-  const uint32_t* buckets = gnu_hash + 4 + bloom_words * sizeof(size_t) / sizeof(uint32_t);
+  const uint32_t* buckets = gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
   const uint32_t* chains = buckets + n_buckets;
-  const uint32_t last = n_buckets == 0 ? 0 : *std::max_element(buckets, chains);
-  if (last < first) return first;  // nothing is exported
-  size_t i = last;
+  uint32_t i = *std::max_element(buckets, buckets + n_buckets);
+  if (i < first) return first;
   while ((chains[i - first] & 1) == 0) ++i;  // the last entry of a chain has its lowest bit set
   return i + 1;
-}
-
-void ReadSymbols(const ElfW(Sym) * symbols, size_t count, const char* strings, LoadedFile* file) {
-  for (size_t i = 1; i < count; ++i) {
-    const ElfW(Sym)& symbol = symbols[i];
-    const unsigned char type = symbol.st_info & 0xf, bind = symbol.st_info >> 4;
-    const unsigned char visibility = symbol.st_other & 3;
-    const char* name = strings + symbol.st_name;
-    const bool is_exported = symbol.st_shndx != SHN_UNDEF && name[0] != '\0' && bind != STB_LOCAL &&
-                             type != STT_SECTION && type != STT_FILE &&
-                             (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
-    if (is_exported) file->exported.push_back({name, bind});
-  }
 }
 
 // Loads the subject. Returns false if that fails, which E1 reports.
@@ -112,41 +86,46 @@ bool LoadSubject(const Subject& subject, LoadedFile* file) {
   const absl::StatusOr<void*> library = Open(subject.path);
   link_map* map = nullptr;
   if (!library.ok() || dlinfo(*library, RTLD_DI_LINKMAP, &map) != 0) return false;
-  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    file->dynamic.push_back(*entry);
-  }
   // Some loaders write addresses into the dynamic section, others keep offsets.
-  const auto find = [&](ElfW(Sxword) tag) -> const char* {
-    for (const ElfW(Dyn) & entry : file->dynamic) {
-      if (entry.d_tag != tag) continue;
-      const ElfW(Addr) at = entry.d_un.d_ptr;
+  const auto find = [map](ElfW(Sxword) tag) -> const char* {
+    for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+      const ElfW(Addr) at = entry->d_un.d_ptr;
+      if (entry->d_tag != tag) continue;
       return reinterpret_cast<const char*>(at < map->l_addr ? at + map->l_addr : at);
     }
     return nullptr;
   };
   const char* strings = find(DT_STRTAB);
-  for (const ElfW(Dyn) & entry : file->dynamic) {
-    const ElfW(Sxword) tag = entry.d_tag;
-    if (tag == DT_NEEDED) file->needed.emplace_back(strings + entry.d_un.d_val);
-    if (tag != DT_RPATH && tag != DT_RUNPATH) continue;
-    for (const absl::string_view part : absl::StrSplit(strings + entry.d_un.d_val, ':')) {
-      file->run_path.emplace_back(part);
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    const ElfW(Sxword) tag = entry->d_tag;
+    const ElfW(Xword) value = entry->d_un.d_val;
+    if (tag == DT_NEEDED) file->needed.emplace_back(strings + value);
+    if (tag == DT_TEXTREL || (tag == DT_FLAGS && (value & DF_TEXTREL) != 0)) {
+      file->has_text_relocations = true;
     }
   }
+  const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(find(DT_SYMTAB));
   const size_t count = CountSymbols(reinterpret_cast<const uint32_t*>(find(DT_HASH)),
                                     reinterpret_cast<const uint32_t*>(find(DT_GNU_HASH)));
-  ReadSymbols(reinterpret_cast<const ElfW(Sym)*>(find(DT_SYMTAB)), count, strings, file);
+  for (size_t i = 1; i < count; ++i) {
+    const unsigned char type = symbols[i].st_info & 0xf, bind = symbols[i].st_info >> 4;
+    const unsigned char visibility = symbols[i].st_other & 3;
+    const bool is_visible = visibility == STV_DEFAULT || visibility == STV_PROTECTED;
+    const bool is_named =
+        type != STT_SECTION && type != STT_FILE && strings[symbols[i].st_name] != 0;
+    if (symbols[i].st_shndx == SHN_UNDEF || bind == STB_LOCAL || !is_named || !is_visible) continue;
+    file->exported.push_back({strings + symbols[i].st_name, bind});
+  }
   std::pair<const link_map*, LoadedFile*> wanted(map, file);
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) {
         const auto& [own, to] = *static_cast<std::pair<const link_map*, LoadedFile*>*>(data);
-        if (info->dlpi_addr != own->l_addr) return 0;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
+        for (int i = 0; info->dlpi_addr == own->l_addr && i < info->dlpi_phnum; ++i) {
           if (info->dlpi_phdr[i].p_type != PT_GNU_STACK) continue;
           to->says_stack = true;
           to->has_executable_stack = (info->dlpi_phdr[i].p_flags & PF_X) != 0;
         }
-        return 1;
+        return 0;
       },
       &wanted);
   return true;
@@ -155,15 +134,94 @@ bool LoadSubject(const Subject& subject, LoadedFile* file) {
 // Returns true if the host exports this name too, so that the plugin's own calls may reach the
 // host's function. Names of a C++ standard library are the same text wherever they were compiled.
 bool IsHosts(const Symbol& symbol) {
-  if (absl::StartsWith(symbol.name, "plumb_") || absl::StartsWith(symbol.name, "_ZN5plumb") ||
-      absl::StartsWith(symbol.name, "_ZNK5plumb")) {
-    return true;
+  for (const char* prefix : {"plumb_", "_ZN5plumb", "_ZNK5plumb"}) {
+    if (absl::StartsWith(symbol.name, prefix)) return true;
   }
   return symbol.bind == STB_GLOBAL && symbol.name[0] != '_' &&
          dlsym(RTLD_DEFAULT, symbol.name.c_str()) != nullptr;
 }
 
-void CheckDependencies(const LoadedFile& file, Report* report) {
+// Fails on names that the host has too; warns of others.
+void CheckExports(const LoadedFile& file, Report* report) {
+  // Symbols that older linkers add to every library.
+  const std::set<std::string> of_linker = {"_init", "_fini", "_edata", "_end", "__bss_start"};
+  std::vector<std::string> colliding, spare;
+  for (const Symbol& symbol : file.exported) {
+    const bool is_entry = absl::StartsWith(symbol.name, "plumb_norm_plugin_v");
+    if (is_entry || of_linker.count(symbol.name) > 0) continue;
+    if (IsHosts(symbol)) {
+      colliding.push_back(symbol.name);
+    } else if (symbol.bind == STB_GLOBAL) {
+      // Weak ones are mostly templates of the standard library.
+      spare.push_back(symbol.name);
+    }
+  }
+  const auto report_names = [report](Verdict verdict, const char* what,
+                                     std::vector<std::string> names, const char* advice) {
+    constexpr size_t kMaxNamed = 8;
+    if (names.empty()) return;
+    if (names.size() > kMaxNamed) {
+      names[kMaxNamed] = absl::StrCat(names.size() - kMaxNamed, " more");
+      names.resize(kMaxNamed + 1);
+    }
+    report->Add(verdict, absl::StrCat(what, ": ", absl::StrJoin(names, ", "), "; ", advice));
+  };
+  report_names(Verdict::kFail,
+               "exports names that the host has too, and may itself be given the host's", colliding,
+               "compile with -fvisibility=hidden");
+  report_names(Verdict::kWarn, "exports more than its entry", spare,
+               "compile with -fvisibility=hidden, and link with -Wl,--exclude-libs,ALL");
+}
+
+// -- M1 -------------------------------------------------------------------------------------------
+
+void CheckTexts(const Norm& table, const std::string& who, Report* report) {
+  const struct {
+    const char* what;
+    const char* text;
+    bool wanted;
+  } texts[] = {{"id", table.id, true},
+               {"name", table.name, false},
+               {"version", table.version, true},
+               {"vendor", table.vendor, false},
+               {"license", table.license, false},
+               {"doc", table.doc, true}};
+  for (const auto& each : texts) {
+    const std::string what = absl::StrCat(who, ": its ", each.what);
+    const absl::StatusOr<std::string> text = ReadText(each.text, what, kMaxNormTextLength);
+    if (!text.ok()) {
+      report->Fail(std::string(text.status().message()));
+    } else if (FindInvalidUtf8(*text)) {
+      report->Fail(what + " is not UTF-8");
+    } else if (each.wanted && absl::StripAsciiWhitespace(*text).empty()) {
+      report->Fail(what + " is missing");
+    } else if (each.text == table.id && !IsNormId(*text)) {
+      report->Fail(absl::StrCat(
+          what, " \"", *text,
+          "\" is not of the form [a-z][a-z0-9_]*(\\.[a-z0-9_]+)*, at most 63 characters"));
+    }
+  }
+}
+
+}  // namespace
+
+void CheckLoads(const Subject& subject, Report* report) {
+  ReadIds(subject, report);
+  if (report->failed()) return;  // its code must not run
+  const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = Load(subject.path);
+  if (!entry.ok()) report->Fail(std::string(entry.status().message()));
+}
+
+void CheckLinks(const Subject& subject, Report* report) {
+  LoadedFile file;
+  if (!LoadSubject(subject, &file)) return report->Skip("it does not load (E1)");
+  CheckExports(file, report);
+  if (file.has_text_relocations) {
+    report->Fail("its code must be written to when it is loaded (TEXTREL); compile with -fPIC");
+  }
+  if (!file.says_stack || file.has_executable_stack) {
+    report->Fail("needs an executable stack, or does not say; link with -z noexecstack");
+  }
   for (const std::string& library : file.needed) {
     for (const char* shared :
          {"libprotobuf", "libabsl_", "libgomp", "libomp", "libiomp", "libdnnl", "libtbb"}) {
@@ -172,100 +230,6 @@ void CheckDependencies(const LoadedFile& file, Report* report) {
                                 ", of which a host may have another version or its own threads"));
     }
   }
-  for (const std::string& entry : file.run_path) {
-    if (absl::StartsWith(entry, "/") || absl::StartsWith(entry, "$ORIGIN") ||
-        absl::StartsWith(entry, "${ORIGIN}")) {
-      continue;
-    }
-    report->Warn(absl::StrCat("its run path has the relative entry \"", entry,
-                              "\", which means the host's working directory"));
-  }
-}
-
-// Fails unless the notes name norms of this ABI.
-void CheckNotes(const Subject& subject, Report* report) {
-  const int fd = open(subject.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return report->Fail("the file cannot be opened");
-  const absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd);
-  close(fd);
-  if (!notes.ok()) return report->Fail(absl::StrCat("the file ", notes.status().message()));
-  if (notes->empty()) {
-    return report->Fail(
-        absl::StrCat("the file is a shared library but not a plumb plugin: it has no ",
-                     PLUMB_NORM_NOTE_SECTION, " note (PLUMB_NORM_NOTE)"));
-  }
-  std::set<std::string> ids;
-  size_t usable = 0;
-  for (const NormNote& note : *notes) {
-    if (note.abi_major != PLUMB_NORM_ABI_MAJOR) continue;
-    ++usable;
-    if (!ids.insert(note.id).second) {
-      report->Fail(absl::StrCat("two notes name the norm ", note.id));
-    }
-  }
-  if (usable == 0) {
-    report->Fail(absl::StrFormat("the file is for norm ABI %d, and this is %d",
-                                 notes->front().abi_major, PLUMB_NORM_ABI_MAJOR));
-  }
-}
-
-// Fails on names that the host has too; warns of others.
-void CheckExports(const LoadedFile& file, Report* report) {
-  std::vector<std::string> colliding, spare, unique;
-  for (const Symbol& symbol : file.exported) {
-    if (IsEntry(symbol.name) || IsLinkers(symbol.name)) continue;
-    if (symbol.bind == STB_GNU_UNIQUE) unique.push_back(symbol.name);
-    if (IsHosts(symbol)) {
-      colliding.push_back(symbol.name);
-    } else if (symbol.bind == STB_GLOBAL) {
-      // Weak ones are mostly templates of the standard library.
-      spare.push_back(symbol.name);
-    }
-  }
-  if (!colliding.empty()) {
-    report->Fail(
-        absl::StrCat("exports names that the host has too, and may itself be given the "
-                     "host's: ",
-                     Some(colliding), "; compile with -fvisibility=hidden"));
-  }
-  if (!spare.empty()) {
-    report->Warn(absl::StrCat("exports more than its entry: ", Some(spare),
-                              "; compile with -fvisibility=hidden, and link with "
-                              "-Wl,--exclude-libs,ALL"));
-  }
-  if (!unique.empty()) {
-    report->Warn(absl::StrCat("has symbols that are one for the whole process (STB_GNU_UNIQUE): ",
-                              Some(unique), "; compile with -fno-gnu-unique"));
-  }
-}
-
-}  // namespace
-
-void CheckLoads(const Subject& subject, Report* report) {
-  CheckNotes(subject, report);
-  if (report->failed()) return;  // its code must not run
-  const absl::StatusOr<void*> library = Open(subject.path);
-  if (!library.ok()) return report->Fail(std::string(library.status().message()));
-  const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = EntryOf(*library);
-  if (!entry.ok()) report->Fail(absl::StrCat("the file ", entry.status().message()));
-}
-
-void CheckLinks(const Subject& subject, Report* report) {
-  LoadedFile file;
-  if (!LoadSubject(subject, &file)) return report->Skip("it does not load (E1)");
-  CheckExports(file, report);
-  if (file.HasEntry(DT_TEXTREL) || file.HasFlag(DT_FLAGS, DF_TEXTREL)) {
-    report->Fail("its code must be written to when it is loaded (TEXTREL); compile with -fPIC");
-  }
-  if (!file.says_stack || file.has_executable_stack) {
-    report->Fail("needs an executable stack, or does not say; link with -z noexecstack");
-  }
-  if (file.HasFlag(DT_FLAGS, DF_STATIC_TLS)) {
-    report->Warn(
-        "needs thread-local memory from the loader's small reserve (STATIC_TLS), so that "
-        "it may not load late; do not compile with -ftls-model=initial-exec");
-  }
-  CheckDependencies(file, report);
 }
 
 void CheckLoadEffects(const Subject& subject, Report* report) {
@@ -279,6 +243,47 @@ void CheckLoadEffects(const Subject& subject, Report* report) {
   if (!changes.empty()) report->Fail("loading it changes the process: " + changes);
   if (took.count() < kMaxSeconds) return;
   report->Warn(absl::StrFormat("loading it takes %.0f ms", 1e3 * took.count()));
+}
+
+void CheckMetadata(const Subject& subject, Report* report) {
+  const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = Load(subject.path);
+  if (!entry.ok()) return report->Skip("it does not load (E1)");
+  std::vector<const Norm*> tables;
+  std::set<std::string> ids;
+  for (uint32_t i = 0; i < kMaxNorms; ++i) {
+    const Norm* table = NormAt(*entry, i);
+    if (table == nullptr) break;
+    tables.push_back(table);
+    const std::string who = absl::StrCat("norm ", i);
+    const std::string problem = TableProblem(*table);
+    if (!problem.empty()) report->Fail(absl::StrCat(who, ": ", problem));
+    if (table->struct_size < sizeof(Norm)) continue;
+    CheckTexts(*table, who, report);
+    if (table->id != nullptr && !ids.insert(table->id).second) {
+      report->Fail(absl::StrCat(who, ": another norm has the id ", table->id, ", too"));
+    }
+  }
+  const auto count = static_cast<uint32_t>(tables.size());
+  if (count == 0) report->Fail("the file holds no norm: its entry gives NULL for index 0");
+  for (const uint32_t index : {count, count + 1, 1000u, 0x7fffffffu, 0xffffffffu}) {
+    if (NormAt(*entry, index) == nullptr) continue;
+    report->Fail(
+        absl::StrFormat("the entry gives a norm for index %d, and it has %d", index, count));
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (NormAt(*entry, i) == tables[i]) continue;
+    report->Fail(
+        absl::StrFormat("the entry gives another pointer when index %d is asked again", i));
+  }
+  const std::set<std::string> notes = ReadIds(subject, report);
+  for (const std::string& id : ids) {
+    if (notes.count(id) > 0) continue;
+    report->Fail(absl::StrCat("no note names the norm ", id, ": PLUMB_NORM_NOTE(\"", id, "\")"));
+  }
+  for (const std::string& note : notes) {
+    if (ids.count(note) > 0) continue;
+    report->Fail(absl::StrCat("a note names the norm ", note, ", which the file does not hold"));
+  }
 }
 
 }  // namespace plumb::check

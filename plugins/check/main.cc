@@ -20,7 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/norm_speed.h"
+#include "plugins/check/bench.h"
 #include "plugins/check/report.h"
 #include "plugins/check/runner.h"
 #include "runtime/base/utf8.h"
@@ -36,11 +36,6 @@ struct Options {
 bool IsTerminal(FILE* stream) {
   const char* term = std::getenv("TERM");
   return isatty(fileno(stream)) != 0 && (term == nullptr || std::strcmp(term, "dumb") != 0);
-}
-
-bool WantsColours() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return IsTerminal(stdout) && (no_color == nullptr || no_color[0] == '\0');
 }
 
 int Fail(const std::string& message) {
@@ -110,8 +105,8 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_flag("--list", options->list, "List the checks and exit");
   app->footer(
       "Each check tests one property, and each cause is reported once. N and R checks\n"
-      "try fixed points and corners first, then random calls from --seed until the time\n"
-      "is over. A failure is shrunk, and printed with the command that repeats it.\n\n"
+      "try fixed points first, then random calls from --seed until the time is over. A\n"
+      "failure is shrunk, and printed with the command that repeats it.\n\n"
       "Every check runs in a process of its own: a crash or a hang of the plugin is a\n"
       "finding.\n\n"
       "Example:\n"
@@ -141,10 +136,8 @@ int Run(Options options) {
   const absl::StatusOr<FileResult> file = RunChecks(options.run);
   if (progress) std::fputs("\r\033[K", stderr);
   if (!file.ok()) return Fail(std::string(file.status().message()));
-  TextStyle style;
-  style.colours = WantsColours();
-  style.only_failed = options.only_failed;
-  const std::string text = options.json ? ToJson(*file, options.only_failed) : ToText(*file, style);
+  const std::string text =
+      options.json ? ToJson(*file, options.only_failed) : ToText(*file, options.only_failed);
   if (!Print(text)) {
     Fail(absl::StrCat("the report cannot be written: ", std::strerror(errno)));
     return kExitFailed;
@@ -155,16 +148,12 @@ int Run(Options options) {
 // Runs `plumb plugin bench`, whose options and help are plumb's (cli/plugin_check.cc):
 //   plumb-norm-check --bench FILE ID AGAINST_FILE AGAINST_ID ROUNDS json|text      ID may be ""
 int Bench(const std::vector<std::string>& words) {
-  constexpr size_t kWords = 6;
-  BenchOptions options;
-  if (words.size() != kWords || !absl::SimpleAtoi(words[4], &options.rounds) ||
-      options.rounds < 1) {
+  int rounds = 0;
+  if (words.size() != 6 || !absl::SimpleAtoi(words[4], &rounds) || rounds < 1) {
     return Fail("--bench is for plumb plugin bench");
   }
-  options.norm = {words[0], words[1]};
-  options.against = {words[2], words[3]};
-  options.json = words[5] == "json";
-  const absl::Status status = BenchNorms(options, Print);
+  const absl::Status status =
+      BenchNorms({words[0], words[1]}, {words[2], words[3]}, rounds, words[5] == "json", Print);
   return status.ok() ? kExitPassed : Fail(std::string(status.message()));
 }
 

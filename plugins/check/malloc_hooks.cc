@@ -18,13 +18,11 @@
 namespace plumb::check {
 namespace {
 
-constexpr size_t kMaxBlocks = 1024;
-
 // State without constructor and destructor, so that a thread's first allocation needs no
 // allocation. In an executable, for which this file is meant, the access is one instruction.
 struct ThreadState {
   bool counting;
-  int64_t allocations, frees, outstanding;
+  int64_t allocations, frees;
   int64_t fail_in;  // countdown to the allocation that fails; 0: none
   size_t blocks;
   Block block[kMaxBlocks];
@@ -33,21 +31,17 @@ thread_local ThreadState state;
 
 }  // namespace
 
-AllocationWatch::AllocationWatch() {
-  state = ThreadState();
+AllocationWatch::AllocationWatch(int64_t failing) {
   state.counting = true;
+  state.allocations = state.frees = 0;
+  state.fail_in = failing;
+  state.blocks = 0;
 }
 AllocationWatch::~AllocationWatch() { state.counting = false; }
-void AllocationWatch::FailAt(int64_t k) { state.fail_in = k; }
 int64_t AllocationWatch::allocations() const { return state.allocations; }
 int64_t AllocationWatch::frees() const { return state.frees; }
-int64_t AllocationWatch::outstanding() const { return state.outstanding; }
-
-size_t LiveBlocks(Block* blocks, size_t cap) {
-  size_t n = 0;
-  for (; n < state.blocks && n < cap; ++n) blocks[n] = state.block[n];
-  return n;
-}
+const Block* AllocationWatch::blocks() const { return state.block; }
+size_t AllocationWatch::n_blocks() const { return state.blocks; }
 
 }  // namespace plumb::check
 
@@ -65,44 +59,38 @@ void __libc_free(void* block) noexcept;
 namespace plumb::check {
 namespace {
 
-// Counts one request. Returns false if it has to fail.
-bool Admit() {
-  if (!state.counting) return true;
-  ++state.allocations;
-  return state.fail_in == 0 || --state.fail_in != 0;
-}
-
-void* Refused() {
-  errno = ENOMEM;
-  return nullptr;
-}
-
-void* Born(void* block, size_t size) {
-  if (block != nullptr && state.counting) {
-    ++state.outstanding;
-    if (state.blocks < kMaxBlocks) state.block[state.blocks++] = {block, size};
-  }
-  return block;
+void Record(void* block, size_t size) {
+  if (block == nullptr || !state.counting || state.blocks == kMaxBlocks) return;
+  state.block[state.blocks++] = {block, size};
 }
 
 void Forget(const void* block) {
+  if (block == nullptr || !state.counting) return;
+  ++state.frees;
   for (size_t i = 0; i < state.blocks; ++i) {
-    if (state.block[i].address == block) {
-      state.block[i] = state.block[--state.blocks];
-      return;
-    }
+    if (state.block[i].address != block) continue;
+    state.block[i] = state.block[--state.blocks];
+    return;
   }
 }
 
-void Died(const void* block) {
-  if (block == nullptr || !state.counting) return;
-  ++state.frees;
-  --state.outstanding;
-  Forget(block);
+// Counts a request, and performs it unless it has to fail.
+template <class Allocate>
+void* Request(size_t size, const Allocate& allocate) {
+  if (state.counting) {
+    ++state.allocations;
+    if (state.fail_in != 0 && --state.fail_in == 0) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+  }
+  void* block = allocate();
+  Record(block, size);
+  return block;
 }
 
 void* Aligned(size_t alignment, size_t size) {
-  return Admit() ? Born(__libc_memalign(alignment, size), size) : Refused();
+  return Request(size, [=] { return __libc_memalign(alignment, size); });
 }
 
 }  // namespace
@@ -111,50 +99,41 @@ bool AllocationsAreSeen() {
   // The pointers are volatile, because the compiler would remove a visible pair of calls.
   void* (*volatile allocate)(size_t) = &malloc;
   void (*volatile release)(void*) = &free;
-  AllocationWatch watch;
+  const AllocationWatch watch;
   release(allocate(1));
-  return watch.allocations() == 1 && watch.outstanding() == 0;
+  return watch.allocations() == 1 && watch.frees() == 1;
 }
 
 }  // namespace plumb::check
 
-extern "C" {
+#define PLUMB_HOOK extern "C" __attribute__((visibility("default")))
 
-__attribute__((visibility("default"))) void* malloc(size_t size) noexcept {
-  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
-                                 // namespace
-  return Admit() ? Born(__libc_malloc(size), size) : Refused();
+PLUMB_HOOK void* malloc(size_t size) noexcept {
+  return plumb::check::Request(size, [=] { return __libc_malloc(size); });
 }
 
-__attribute__((visibility("default"))) void* calloc(size_t n, size_t size) noexcept {
-  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
-                                 // namespace
-  return Admit() ? Born(__libc_calloc(n, size), n * size) : Refused();
+PLUMB_HOOK void* calloc(size_t n, size_t size) noexcept {
+  return plumb::check::Request(n * size, [=] { return __libc_calloc(n, size); });
 }
 
-__attribute__((visibility("default"))) void* realloc(void* block, size_t size) noexcept {
-  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
-                                 // namespace
-  if (!Admit()) return Refused();
-  void* moved = __libc_realloc(block, size);
-  // A block that could not grow is unchanged; realloc(p, 0) has freed it.
-  if (moved != nullptr || size == 0) {
-    Died(block);
-    Born(moved, size);
-  }
-  return moved;
+PLUMB_HOOK void* realloc(void* block, size_t size) noexcept {
+  return plumb::check::Request(size, [=] {
+    void* moved = __libc_realloc(block, size);
+    // A block that could not grow is unchanged; realloc(p, 0) has freed it.
+    if (moved != nullptr || size == 0) plumb::check::Forget(block);
+    return moved;
+  });
 }
 
-__attribute__((visibility("default"))) void* memalign(size_t alignment, size_t size) noexcept {
+PLUMB_HOOK void* memalign(size_t alignment, size_t size) noexcept {
   return plumb::check::Aligned(alignment, size);
 }
 
-__attribute__((visibility("default"))) void* aligned_alloc(size_t alignment, size_t size) noexcept {
+PLUMB_HOOK void* aligned_alloc(size_t alignment, size_t size) noexcept {
   return plumb::check::Aligned(alignment, size);
 }
 
-__attribute__((visibility("default"))) int posix_memalign(void** out, size_t alignment,
-                                                          size_t size) noexcept {
+PLUMB_HOOK int posix_memalign(void** out, size_t alignment, size_t size) noexcept {
   if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0) {
     return EINVAL;
   }
@@ -164,12 +143,12 @@ __attribute__((visibility("default"))) int posix_memalign(void** out, size_t ali
   return 0;
 }
 
-__attribute__((visibility("default"))) void free(void* block) noexcept {
-  plumb::check::Died(block);
+PLUMB_HOOK void free(void* block) noexcept {
+  plumb::check::Forget(block);
   __libc_free(block);
 }
 
-}  // extern "C"
+#undef PLUMB_HOOK
 
 #else
 

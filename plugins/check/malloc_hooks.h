@@ -17,31 +17,28 @@ namespace plumb::check {
 // Returns true if the hooks see allocations that a library makes.
 bool AllocationsAreSeen();
 
-// Counter of the calling thread's allocations, from construction on. At most one per thread.
-class AllocationWatch {
- public:
-  AllocationWatch();
-  ~AllocationWatch();
-  AllocationWatch(const AllocationWatch&) = delete;
-  AllocationWatch& operator=(const AllocationWatch&) = delete;
-
-  // Makes allocation number `k` from now (1 is the next) return null, once.
-  void FailAt(int64_t k);
-
-  int64_t allocations() const;  // number of allocating calls, including a failed one
-  int64_t frees() const;        // number of calls that freed memory
-  int64_t outstanding() const;  // blocks allocated minus blocks freed
-};
-
 // Block of memory that was allocated and not freed.
 struct Block {
   const void* address = nullptr;
   size_t size = 0;
 };
+inline constexpr size_t kMaxBlocks = 1024;
 
-// Copies the live blocks that this thread's latest watch has seen, at most `cap`, to `blocks`.
-// Returns their number.
-size_t LiveBlocks(Block* blocks, size_t cap);
+// Counter of the calling thread's allocations, from construction on. At most one per thread.
+class AllocationWatch {
+ public:
+  // Makes allocation number `failing` (1 is the first) return null; 0: none.
+  explicit AllocationWatch(int64_t failing = 0);
+  ~AllocationWatch();
+  AllocationWatch(const AllocationWatch&) = delete;
+  AllocationWatch& operator=(const AllocationWatch&) = delete;
+
+  int64_t allocations() const;  // number of allocating calls, including a failed one
+  int64_t frees() const;        // number of calls that freed memory
+  // Blocks that are allocated now, at most kMaxBlocks.
+  const Block* blocks() const;
+  size_t n_blocks() const;
+};
 
 }  // namespace plumb::check
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/check/report.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/utf8.h"
 
@@ -18,29 +15,8 @@ namespace {
 constexpr int kVerdicts = 5;
 
 const char* NameOf(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "pass";
-    case Verdict::kNote:
-      return "note";
-    case Verdict::kSkip:
-      return "skip";
-    case Verdict::kWarn:
-      return "warn";
-    case Verdict::kFail:
-      return "fail";
-  }
-  return "?";
-}
-
-std::string Coloured(Verdict verdict, const TextStyle& style) {
-  const std::string name = verdict == Verdict::kFail ? "FAIL" : NameOf(verdict);
-  if (!style.colours) return name;
-  const char* colour = verdict == Verdict::kFail   ? "1;31"
-                       : verdict == Verdict::kWarn ? "33"
-                       : verdict == Verdict::kPass ? "32"
-                                                   : "2";
-  return absl::StrCat("\033[", colour, "m", name, "\033[0m");
+  constexpr const char* kNames[kVerdicts] = {"pass", "note", "skip", "warn", "fail"};
+  return kNames[static_cast<size_t>(verdict)];
 }
 
 // Makes text of a plugin safe for a terminal. Lines after the first are indented like it.
@@ -58,25 +34,21 @@ std::array<int, kVerdicts> CountVerdicts(const FileResult& file) {
 
 std::string Summary(const FileResult& file) {
   const std::array<int, kVerdicts> counts = CountVerdicts(file);
-  const int passed = counts[0] + counts[1];
-  std::vector<std::string> parts = {absl::StrCat(passed, " passed")};
-  const auto part = [&](Verdict verdict, const char* word) {
-    const int count = counts[static_cast<size_t>(verdict)];
-    if (count > 0) parts.push_back(absl::StrCat(count, " ", word));
-  };
-  part(Verdict::kWarn, "warned");
-  part(Verdict::kFail, "failed");
-  part(Verdict::kSkip, "skipped");
   const size_t checks = file.results.size();
-  return absl::StrCat(checks, checks == 1 ? " check: " : " checks: ", absl::StrJoin(parts, ", "));
+  std::string text = absl::StrCat(
+      checks, checks == 1 ? " check: " : " checks: ", counts[0] + counts[1], " passed");
+  if (counts[3] > 0) absl::StrAppend(&text, ", ", counts[3], " warned");
+  if (counts[4] > 0) absl::StrAppend(&text, ", ", counts[4], " failed");
+  if (counts[2] > 0) absl::StrAppend(&text, ", ", counts[2], " skipped");
+  return text + "\n";
 }
 
-void AppendResult(const CheckResult& result, const TextStyle& style, std::string* text) {
-  absl::StrAppend(text, "  ", result.check->id,
-                  std::string(5 - std::string(result.check->id).size(), ' '),
-                  Coloured(result.verdict, style), "  ", result.check->title, "\n");
+void AppendResult(const CheckResult& result, bool only_failed, std::string* text) {
+  const bool failed = result.verdict == Verdict::kFail;
+  absl::StrAppendFormat(text, "  %-5s%s  %s\n", result.check->id,
+                        failed ? "FAIL" : NameOf(result.verdict), result.check->title);
   for (const Finding& finding : result.findings) {
-    if (style.only_failed && finding.verdict < Verdict::kWarn) continue;
+    if (only_failed && finding.verdict < Verdict::kWarn) continue;
     const bool same = finding.verdict == result.verdict;
     absl::StrAppend(text, "         ", same ? "" : absl::StrCat(NameOf(finding.verdict), ": "),
                     Harmless(finding.text), "\n");
@@ -90,25 +62,23 @@ int ExitCodeOf(const FileResult& file) {
   return CountVerdicts(file)[static_cast<size_t>(Verdict::kFail)] > 0 ? kExitFailed : kExitPassed;
 }
 
-std::string ToText(const FileResult& file, const TextStyle& style) {
-  std::string text;
-  std::string heading;
+std::string ToText(const FileResult& file, bool only_failed) {
+  std::string text, heading;
   for (const CheckResult& result : file.results) {
-    if (style.only_failed && !Matters(result)) continue;
+    if (only_failed && !Matters(result)) continue;
     const std::string wanted = result.norm.empty() ? file.path : result.norm;
     if (heading != wanted) {
       absl::StrAppend(&text, text.empty() ? "" : "\n", Harmless(wanted), "\n");
       heading = wanted;
     }
-    AppendResult(result, style, &text);
+    AppendResult(result, only_failed, &text);
   }
   if (!text.empty()) text += "\n";
   if (!file.load_problem.empty()) {
     absl::StrAppend(&text, "could not load ", Harmless(file.path), ": ",
                     Harmless(file.load_problem), "\n");
   }
-  absl::StrAppend(&text, Summary(file), "\n");
-  return text;
+  return text + Summary(file);
 }
 
 std::string ToJson(const FileResult& file, bool only_failed) {

@@ -15,13 +15,9 @@ inline constexpr int kExitNotLoaded = 2;
 
 int ExitCodeOf(const FileResult& file);
 
-struct TextStyle {
-  bool colours = false;
-  bool only_failed = false;  // omits checks that passed, were skipped, or have only notes
-};
-
-// Returns a line for each check: id, verdict, title; its findings below; a summary at the end.
-std::string ToText(const FileResult& file, const TextStyle& style);
+// Returns a line for each check: id, verdict, title; its findings below; a summary at the end. With
+// `only_failed` omits checks that passed, were skipped, or have only notes.
+std::string ToText(const FileResult& file, bool only_failed);
 
 // Returns {"file", "load_problem" (null if none), "norms": [id], "results": [{"check", "norm" (null
 // for checks of the file), "level", "title", "verdict", "seconds", "findings": [{"verdict",

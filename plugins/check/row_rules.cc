@@ -5,43 +5,24 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/cases.h"
-#include "plugins/check/float_state.h"
-#include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
+#include "plugins/check/run.h"
+#include "plugins/check/state.h"
 
 namespace plumb::check {
 namespace {
 
-// Returns the operands of rows [from, to) only. With a context, these must be whole tokens.
-Operands Slice(const Operands& all, int64_t dim, int64_t from, int64_t to) {
-  Operands part = all;
-  part.x.assign(all.x.begin() + from * dim, all.x.begin() + to * dim);
-  part.dy.assign(all.dy.begin() + from * dim, all.dy.begin() + to * dim);
-  if (!all.x2.empty()) part.x2.assign(all.x2.begin() + from * dim, all.x2.begin() + to * dim);
-  if (all.context != nullptr) {
-    const int64_t rows = all.context->rows_per_token();
-    const std::vector<int32_t> of_all = all.context->positions();
-    part.context = std::make_shared<Context>(
-        rows, std::vector<int32_t>(of_all.begin() + from / rows, of_all.begin() + to / rows),
-        kStepOfContexts);
-  }
-  return part;
-}
-
-std::vector<double> RowsOf(const std::vector<double>& values, int64_t rows, int64_t from,
-                           int64_t to) {
+Values RowsOf(const Values& values, int64_t rows, int64_t from, int64_t to) {
   const auto width = static_cast<int64_t>(values.size()) / rows;
   return {values.begin() + from * width, values.begin() + to * width};
 }
 
-// Repeats a few rows in a separate call. If heads or tokens are distinguished, these are whole
+// Repeats a few rows in a call of their own. If heads or tokens are distinguished, these are whole
 // tokens.
 std::string CompareSmallCall(const Instance& instance, const Point& point, const Operands& operands,
                              const Outcome& whole) {
@@ -51,70 +32,49 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
   int64_t from = std::min(point[kFrom], rows - count);
   if (tokens) from -= from % heads;
   const int64_t to = from + count;
+  Operands part = operands;
+  part.x = RowsOf(operands.x, rows, from, to);
+  part.dy = RowsOf(operands.dy, rows, from, to);
+  part.x2 = RowsOf(operands.x2, rows, from, to);
+  if (operands.context != nullptr) {
+    const auto first = operands.context->positions().begin();
+    part.context = std::make_shared<Context>(
+        heads, std::vector<int32_t>(first + from / heads, first + to / heads), kStepOfContexts);
+  }
   Point small = Plain(point);
-  small[kRows] = small[kTo] = to - from;
-  const Outcome got = OfRows(OutcomeAt(instance, small, Slice(operands, point[kDim], from, to)));
+  small[kRows] = small[kTo] = count;
   Outcome must;
   must.rows = count;
   must.y = RowsOf(whole.y, rows, from, to);
   must.dx = RowsOf(whole.dx, rows, from, to);
   must.dx2 = RowsOf(whole.dx2, rows, from, to);
   must.saved = RowsOf(whole.saved, rows, from, to);
-  const std::string text = FirstDifference(got, must);
+  const std::string text = FirstDifference(RunAt(instance, small, part), must);
   return text.empty() ? text
                       : absl::StrCat("rows ", from, "..", to, " in a call of their own: ", text);
 }
 
-// Runs single rows, as in decoding, twice each.
-std::string CompareSingleRows(const Instance& instance, const Point& point,
-                              const Operands& operands, const Outcome& whole) {
-  constexpr int64_t kTimes = 40;
-  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
-  AssignTo(operands, &run);
-  const bool train = point[kEvaluation] == 0;
-  std::string text;
-  const int64_t dim = point[kDim];
-  for (int64_t k = 0; k < kTimes && text.empty(); ++k) {
-    const int64_t row = (point[kFrom] + k / 2) % point[kRows];
-    run.ForwardRange(train, row, row + 1);
-    if (train) run.BackwardRange(false, row, row + 1);
-    for (int64_t i = 0; i < dim && text.empty(); ++i) {
-      const auto at = static_cast<size_t>(row * dim + i);
-      text = FirstDifference("y", {run.y.Get(row, i)}, {whole.y[at]}, dim);
-      if (text.empty() && train) {
-        text = FirstDifference("dx", {run.dx.Get(row, i)}, {whole.dx[at]}, dim);
-      }
-      if (!text.empty()) {
-        text = absl::StrCat("row ", row, " alone, call ", k + 1, ": element ", i, ": ", text);
-      }
+// Fails unless rows with a NaN or infinity in x leave the results of other rows unchanged.
+std::string CompareIsolation(const Instance& instance, const Point& point) {
+  const Point odd = WithOddX(Plain(point));
+  Operands operands = OperandsAt(instance, odd);
+  Outcome got = OfRows(RunAt(instance, odd, operands));
+  std::vector<bool> is_clean(operands.x.size() / instance.dim(), true);
+  for (size_t i = 0; i < operands.x.size(); ++i) {
+    if (std::isfinite(operands.x[i])) continue;
+    is_clean[i / instance.dim()] = false;
+    operands.x[i] = 1;
+  }
+  Outcome must = OfRows(RunAt(instance, odd, operands));
+  must.saved.clear();
+  for (const auto& [values, wanted] :
+       {std::pair(&got.y, &must.y), std::pair(&got.dx, &must.dx), std::pair(&got.dx2, &must.dx2)}) {
+    for (size_t i = 0; i < wanted->size(); ++i) {
+      if (!is_clean[i / instance.dim()]) (*wanted)[i] = (*values)[i];
     }
   }
-  return text;
-}
-
-// Fails unless rows with a NaN in x leave the results of other rows unchanged.
-std::string CompareIsolation(const Instance& instance, const Point& point, const Operands& operands,
-                             const Outcome& whole) {
-  Operands clean = operands;
-  for (double& value : clean.x) value = std::isfinite(value) ? value : 1;
-  const Outcome must = OfRows(PlainRun(instance, point, TypeOf(point), clean));
-  const size_t dim = static_cast<size_t>(point[kDim]);
-  for (size_t start = 0; start < must.y.size(); start += dim) {
-    bool is_clean = true;
-    for (size_t i = start; i < start + dim; ++i)
-      is_clean = is_clean && std::isfinite(operands.x[i]);
-    if (!is_clean) continue;
-    for (size_t i = start; i < start + dim; ++i) {
-      std::string text = FirstDifference("y", {whole.y[i]}, {must.y[i]}, 1);
-      if (text.empty() && point[kEvaluation] == 0) {
-        text = FirstDifference("dx", {whole.dx[i]}, {must.dx[i]}, 1);
-      }
-      if (text.empty()) continue;
-      return absl::StrCat("NaN or infinity in another row: row ", start / dim, ", element ",
-                          i - start, ": ", text);
-    }
-  }
-  return "";
+  const std::string text = FirstDifference(got, must);
+  return text.empty() ? text : "NaN or infinity in another row: " + text;
 }
 
 // Fails if context that the layout does not want changes the results. Context that it wants may
@@ -130,7 +90,7 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   const int64_t step = (wants & PLUMB_CONTEXT_STEP) != 0 ? kStepOfContexts : int64_t{1} << 40;
   for (const bool is_known : {true, false}) {
     operands.context = is_known ? std::make_shared<Context>(rows, positions, step, true) : nullptr;
-    const Outcome got = OfRows(OutcomeAt(instance, Plain(point), operands));
+    const Outcome got = OfRows(RunAt(instance, Plain(point), operands));
     if (!is_known && wants != 0) return "";  // success is all that is required
     const std::string text = FirstDifference(got, whole);
     if (text.empty()) continue;
@@ -140,66 +100,26 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   return "";
 }
 
-}  // namespace
-
-std::optional<std::string> RowsAreIndependent(const plumb_norm_plugin& norm, const Point& given) {
-  Point point = given;
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  const bool train = point[kEvaluation] == 0;
-  // Statistics over rows make rows depend on each other, and other chunks are other sums.
-  const bool row_wise =
-      (norm.flags & (train ? PLUMB_NORM_CROSS_ROW : PLUMB_NORM_CROSS_ROW_EVAL)) == 0;
-  if ((norm.flags & PLUMB_NORM_CROSS_ROW) != 0) point[kPieces] = 0;
-  const Operands operands = OperandsAt(*instance, point);
-  const Outcome must = OfRows(OutcomeAt(*instance, Plain(point), operands));
-  std::string text = FirstDifference(OfRows(OutcomeAt(*instance, point, operands)), must);
-  if (!text.empty()) {
-    text = absl::StrCat("in ranges that begin with rows ", point[kFrom], "..", point[kTo], ": ",
-                        text, ", as in one range");
-  }
-  if (text.empty() && row_wise) text = CompareSmallCall(*instance, point, operands, must);
-  if (text.empty() && (norm.flags & PLUMB_NORM_CROSS_ROW) == 0) {
-    Point other = Plain(point);
-    other[kEvaluation] = train ? 1 : 0;
-    text = FirstDifference("y", OutcomeAt(*instance, other, operands).y, must.y, point[kDim]);
-    if (!text.empty()) text += ", in training and in evaluation";
-  }
-  if (text.empty() && row_wise) text = CompareSingleRows(*instance, point, operands, must);
-  if (text.empty() && point[kContext] != 0)
-    text = CompareContexts(*instance, point, operands, must);
-  const bool isolates = row_wise || (norm.flags & PLUMB_NORM_NAN_ISOLATED) != 0;
-  if (text.empty() && isolates && point[kSeed] % 3 == 1) {
-    Point odd = point;
-    odd[kX] = kNanX + point[kSeed] / 3 % 2;
-    const Operands of_odd = OperandsAt(*instance, odd);
-    text =
-        CompareIsolation(*instance, odd, of_odd, OfRows(OutcomeAt(*instance, Plain(odd), of_odd)));
-  }
-  return At(point, text);
-}
-
-// -- N5 -------------------------------------------------------------------------------------------
-
-namespace {
-
 // Fails unless concurrent calls, of one instance and of another, produce the results of separate
 // calls.
-std::string CompareAtOnce(const Instance& instance, const Instance& other, const Point& point,
-                          int64_t milliseconds) {
+std::string CompareAtOnce(const Instance& instance, const Instance& other, const Point& point) {
   constexpr size_t kCallers = 3;
-  std::vector<std::unique_ptr<NormRun>> runs;  // each with its own operands and parameters
+  const auto time = std::chrono::milliseconds(point[kSeed] == 0 ? 40 : 0);
+  std::vector<Operands> operands;
+  std::vector<std::unique_ptr<NormRun>> runs;
   std::vector<Outcome> alone;
   for (size_t i = 0; i < kCallers; ++i) {
-    runs.push_back(
-        std::make_unique<NormRun>(i < 2 ? instance : other, TypeOf(point), point[kRows], i + 1));
-    runs.back()->Forward(true);
-    runs.back()->Backward();
-    alone.push_back(runs.back()->Results());
+    Point own = Plain(point);
+    own[kSeed] += static_cast<int64_t>(i);
+    operands.push_back(OperandsAt(instance, own));
+    runs.push_back(std::make_unique<NormRun>(i < 2 ? instance : other, own, operands[i]));
+    runs[i]->Forward(true);
+    runs[i]->Backward();
+    alone.push_back(runs[i]->Results());
   }
   std::string texts[kCallers];
   std::vector<std::thread> threads;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  const auto end = std::chrono::steady_clock::now() + time;
   for (size_t i = 0; i < kCallers; ++i) {
     threads.emplace_back([&, i] {
       const ScopedFlushing flushing(point[kFlushed] != 0);
@@ -227,33 +147,24 @@ std::string CompareAtOnce(const Instance& instance, const Instance& other, const
 // of each row.
 std::string CompareReusedMemory(const Instance& instance, const Point& point,
                                 const Operands& operands) {
-  if (point[kRows] * point[kDim] > 60000) return "";
   Operands calls[] = {operands, operands};
-  for (int64_t i = 0; i < point[kRows] * point[kDim]; ++i) {
-    const int64_t column = i % point[kDim];
+  const int64_t dim = point[kDim];
+  for (int64_t i = 0; i < point[kRows] * dim; ++i) {
     double& value = calls[1].x[static_cast<size_t>(i)];
-    if (point[kDim] < 3 || (column > 0 && column + 1 < point[kDim])) value = value / 2 + 1;
+    if (dim < 3 || (i % dim > 0 && i % dim + 1 < dim)) value = value / 2 + 1;
   }
-  std::unique_ptr<NormRun> runs[3];  // the last one makes both calls
-  for (auto& run : runs) {
-    run = std::make_unique<NormRun>(instance, TypeOf(point), point[kRows], 1, Place{}, false,
-                                    /*draw=*/false);
-  }
-  NormRun& both = *runs[2];
+  NormRun both(instance, Plain(point), operands);
   Outcome must[2], kept[2];
   for (const size_t k : {0, 1}) {
-    AssignTo(calls[k], runs[k].get());
-    runs[k]->Forward(true);
-    runs[k]->Backward();
-    must[k] = runs[k]->Results();
+    must[k] = RunAt(instance, Plain(point), calls[k]);
     both.Reset();
-    AssignTo(calls[k], &both);
+    both.Assign(calls[k]);
     both.Forward(true);
     kept[k] = both.Results();
   }
   for (const size_t k : {0, 1}) {
     both.Reset();
-    AssignTo(calls[k], &both);
+    both.Assign(calls[k]);
     both.y.Assign(kept[k].y);
     both.saved.Assign(kept[k].saved);
     both.call_saved.Assign(kept[k].call_saved);
@@ -269,22 +180,48 @@ std::string CompareReusedMemory(const Instance& instance, const Point& point,
 
 }  // namespace
 
-std::optional<std::string> Repeats(const plumb_norm_plugin& norm, const Point& point) {
+Result RowsAreIndependent(const Norm& norm, const Point& given) {
+  Point point = given;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const bool train = point[kEvaluation] == 0, cross_row = instance->Has(PLUMB_NORM_CROSS_ROW);
+  // Statistics over rows make rows depend on each other, and other chunks are other sums.
+  const bool row_wise = !instance->Has(train ? PLUMB_NORM_CROSS_ROW : PLUMB_NORM_CROSS_ROW_EVAL);
+  if (cross_row) point[kPieces] = 0;
+  const Operands operands = OperandsAt(*instance, point);
+  const Outcome must = OfRows(RunAt(*instance, Plain(point), operands));
+  std::string text = FirstDifference(OfRows(RunAt(*instance, point, operands)), must);
+  if (!text.empty()) {
+    text = absl::StrCat("in ranges such as rows ", point[kFrom], "..", point[kTo], ": ", text,
+                        ", as in one range");
+  }
+  if (text.empty() && row_wise) text = CompareSmallCall(*instance, point, operands, must);
+  if (text.empty() && !cross_row) {
+    Point other = Plain(point);
+    other[kEvaluation] = train ? 1 : 0;
+    text = FirstDifference("y", RunAt(*instance, other, operands).y, must.y, point[kDim]);
+    if (!text.empty()) text += ", in training and in evaluation";
+  }
+  if (text.empty()) text = CompareContexts(*instance, point, operands, must);
+  const bool isolates = row_wise || instance->Has(PLUMB_NORM_NAN_ISOLATED);
+  if (text.empty() && isolates && point[kSeed] % 3 == 1) text = CompareIsolation(*instance, point);
+  return At(point, text);
+}
+
+Result Repeats(const Norm& norm, const Point& point) {
   constexpr int64_t kMany = 60000;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
-  const Outcome must = PlainRun(*instance, point, TypeOf(point), operands);
+  const Outcome must = RunAt(*instance, point, operands);
   std::string text;
   for (int i = 0; i < 2 && text.empty(); ++i) {
-    text = FirstDifference(PlainRun(*instance, point, TypeOf(point), operands), must);
-    if (!text.empty()) text = absl::StrCat("the same call again: ", text);
+    text = FirstDifference(RunAt(*instance, point, operands), must);
+    if (!text.empty()) text = "the same call again: " + text;
   }
-  if (text.empty() && point[kRows] * point[kDim] <= kMany) {
-    const auto other = InstanceAt(norm, point);
-    text = point[kSeed] % 3 == 2
-               ? CompareReusedMemory(*instance, point, operands)
-               : CompareAtOnce(*instance, *other, point, point[kSeed] == 0 ? 40 : 0);
+  if (text.empty() && point[kRows] * point[kDim] <= kMany && point[kEvaluation] == 0) {
+    text = point[kSeed] % 3 == 2 ? CompareReusedMemory(*instance, point, operands)
+                                 : CompareAtOnce(*instance, *InstanceAt(norm, point), point);
   }
   return At(point, text);
 }

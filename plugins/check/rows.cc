@@ -2,75 +2,63 @@
 #include "plugins/check/rows.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "plugins/check/calls.h"
+#include "absl/strings/str_cat.h"
+#include "plugins/check/state.h"
+#include "plugins/check/trace.h"
 
 namespace plumb::check {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 // NaN in every element type, so that a norm that reads padding is detected.
-constexpr unsigned char kCanary = 0xff;
+constexpr char kCanary = '\xff';
 // Bytes of padding around all rows, on sides without a guard page.
 constexpr int64_t kLead = 4 * kAlignment;
+// An odd multiple of 64, so that no two rows are equal modulo 2^32.
+constexpr int64_t kFarPitch = (int64_t{9} << 27) + 64;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Reads elements at any address.
-template <class T>
-void Load(const char* from, int64_t n, double* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    T value;
-    std::memcpy(&value, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    to[i] = static_cast<double>(value);
-  }
+double ReadElement(uint32_t dtype, const char* from) {
+  double wide;
+  float narrow;
+  plumb_bf16 half;
+  if (dtype == PLUMB_DTYPE_F64) return std::memcpy(&wide, from, sizeof(wide)), wide;
+  if (dtype == PLUMB_DTYPE_F32) return std::memcpy(&narrow, from, sizeof(narrow)), narrow;
+  std::memcpy(&half, from, sizeof(half));
+  return plumb_bf16_to_float(half);
 }
 
-template <class T>
-void Store(const double* from, int64_t n, char* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T value = static_cast<T>(from[i]);
-    std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+void WriteElement(uint32_t dtype, double value, char* to) {
+  if (dtype == PLUMB_DTYPE_F64) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
   }
+  const float narrow = static_cast<float>(value);
+  if (dtype == PLUMB_DTYPE_F32) {
+    std::memcpy(to, &narrow, sizeof(narrow));
+    return;
+  }
+  const plumb_bf16 half = plumb_bf16_from_float(narrow);
+  std::memcpy(to, &half, sizeof(half));
 }
 
-// Free mappings of former rows, by size: mapping pages and faulting them in takes longer than what
-// most checks do with them. They are inaccessible, as if they were unmapped.
-class FreeMappings {
- public:
-  // Returns null if there is none of this size.
-  char* Take(size_t size) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<char*>& free = by_size_[size];
-    if (free.empty()) return nullptr;
-    char* const map = free.back();
-    free.pop_back();
-    bytes_ -= size;
-    return map;
-  }
-  // Returns false if enough is kept already, so that the caller has to unmap it.
-  bool Keep(char* map, size_t size) {
-    constexpr size_t kMax = size_t{64} << 20;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (bytes_ + size > kMax || mprotect(map, size, PROT_NONE) != 0) return false;
-    by_size_[size].push_back(map);
-    bytes_ += size;
-    return true;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<size_t, std::vector<char*>> by_size_;
-  size_t bytes_ = 0;
+// Mappings of former rows, by size: mapping pages and faulting them in takes longer than what most
+// checks do with them.
+struct FreeMappings {
+  std::mutex mutex;
+  std::multimap<size_t, char*> maps;
+  size_t bytes = 0;
 };
 
 FreeMappings& Free() {
@@ -78,19 +66,57 @@ FreeMappings& Free() {
   return *free;
 }
 
+// Maps memory between two guard pages.
+char* Map(size_t size, bool apart) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (apart) {  // the address space of this process is limited
+    rlimit limit = {};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur =
+        limit.rlim_max - limit.rlim_cur < size ? limit.rlim_max : limit.rlim_cur + size;
+    setrlimit(RLIMIT_AS, &limit);
+  } else {
+    FreeMappings& free = Free();
+    const std::lock_guard<std::mutex> lock(free.mutex);
+    const auto found = free.maps.find(size);
+    if (found != free.maps.end()) {
+      char* const map = found->second;
+      free.maps.erase(found);
+      free.bytes -= size;
+      return map;
+    }
+  }
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* map = mmap(nullptr, size, PROT_NONE, kFlags, -1, 0);
+  char* const begin = static_cast<char*>(map);
+  if (map == MAP_FAILED || mprotect(begin + page, size - 2 * page, PROT_READ | PROT_WRITE) != 0) {
+    if (apart) throw NotTried{absl::StrCat("no ", size >> 30, " GiB of addresses")};
+    throw CheckEnded{"the checker itself ran out of memory"};
+  }
+  // Huge pages would add megabytes of zeros per row. Systems without them answer EINVAL.
+  if (apart) madvise(map, size, MADV_NOHUGEPAGE);
+  return begin;
+}
+
+void Unmap(char* map, size_t size, bool apart) {
+  constexpr size_t kMaxKept = size_t{64} << 20;
+  FreeMappings& free = Free();
+  const std::lock_guard<std::mutex> lock(free.mutex);
+  if (apart || free.bytes + size > kMaxKept) {
+    munmap(map, size);
+    return;
+  }
+  free.maps.emplace(size, map);
+  free.bytes += size;
+}
+
 }  // namespace
 
 const char* TypeName(uint32_t dtype) {
-  switch (dtype) {
-    case PLUMB_DTYPE_F32:
-      return "f32";
-    case PLUMB_DTYPE_BF16:
-      return "bf16";
-    case PLUMB_DTYPE_F64:
-      return "f64";
-    default:
-      return "unknown type";
-  }
+  return dtype == PLUMB_DTYPE_F32    ? "f32"
+         : dtype == PLUMB_DTYPE_BF16 ? "bf16"
+         : dtype == PLUMB_DTYPE_F64  ? "f64"
+                                     : "unknown type";
 }
 
 size_t TypeSize(uint32_t dtype) {
@@ -118,41 +144,29 @@ double HalfUlp(uint32_t dtype, double value) {
 }
 
 Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
-    : dtype_(dtype), rows_(rows), width_(width) {
+    : dtype_(dtype), rows_(rows), width_(width), apart_(place.apart && rows > 1 && width > 0) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t size = static_cast<int64_t>(TypeSize(dtype));
   // The pitch is never 0, so that empty rows differ from absent ones.
   pitch_ = std::max(width + place.gap, int64_t{1}) * size;
   if (place.aligned64) pitch_ = RoundUp(pitch_, kAlignment);
+  if (apart_) pitch_ = kFarPitch;
   // The last row has no padding after it, so that rows can end at the guard page.
   const int64_t used = rows == 0 ? 0 : (rows - 1) * pitch_ + width * size;
   const bool flush = place.flush != Place::Flush::kNone;
   const int64_t lead = flush ? 0 : kLead + place.offset * size;
   const int64_t inner = RoundUp(lead + used + kLead, page);
-  inner_size_ = static_cast<size_t>(inner);
   map_size_ = static_cast<size_t>(inner + 2 * page);
-  map_ = Free().Take(map_size_);
-  if (map_ == nullptr) {
-    void* map = mmap(nullptr, map_size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) throw CheckEnded{"the checker itself ran out of memory"};
-    map_ = static_cast<char*>(map);
-  }
-  inner_ = map_ + page;
-  if (mprotect(inner_, inner_size_, PROT_READ | PROT_WRITE) != 0) {
-    munmap(map_, map_size_);
-    throw CheckEnded{"the checker itself ran out of memory"};
-  }
+  map_ = Map(map_size_, apart_);
   const int64_t end = place.flush == Place::Flush::kEndAligned
                           ? (inner - used) / kAlignment * kAlignment
                           : inner - used;
-  data_ = inner_ + (flush && place.flush != Place::Flush::kStart ? end : lead);
-  std::memset(inner_, kCanary, inner_size_);
+  data_ = map_ + page + (flush && place.flush != Place::Flush::kStart ? end : lead);
+  if (!apart_) std::memset(map_ + page, kCanary, static_cast<size_t>(inner));
 }
 
 Rows::~Rows() {
-  if (map_ == nullptr) return;
-  const bool has_guards = inner_ != map_;  // false after MoveApart()
-  if (!has_guards || !Free().Keep(map_, map_size_)) munmap(map_, map_size_);
+  if (map_ != nullptr) Unmap(map_, map_size_, apart_);
 }
 
 Rows::Rows(Rows&& other) noexcept
@@ -160,104 +174,57 @@ Rows::Rows(Rows&& other) noexcept
       rows_(other.rows_),
       width_(other.width_),
       pitch_(other.pitch_),
+      apart_(other.apart_),
       map_(std::exchange(other.map_, nullptr)),
       map_size_(other.map_size_),
-      inner_(other.inner_),
-      inner_size_(other.inner_size_),
       data_(other.data_) {}
-
-std::string Rows::MoveApart(int64_t pitch, int64_t room) {
-  const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t before = RoundUp(room, page);
-  const size_t size = static_cast<size_t>(before + RoundUp(rows_ * pitch, page));
-  void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED) {
-    return std::to_string(size >> 30) + " GiB of addresses: " + std::strerror(errno);
-  }
-  // Huge pages would add megabytes of zeros per row. Systems without them answer EINVAL.
-  madvise(map, size, MADV_NOHUGEPAGE);
-  char* const data = static_cast<char*>(map) + before;
-  const size_t row_bytes = static_cast<size_t>(width_) * TypeSize(dtype_);
-  for (int64_t r = 0; r < rows_; ++r) std::memcpy(data + r * pitch, Row(r), row_bytes);
-  munmap(map_, map_size_);
-  map_ = inner_ = static_cast<char*>(map);
-  map_size_ = inner_size_ = size;
-  data_ = data;
-  pitch_ = pitch;
-  return "";
-}
 
 bool Rows::aligned64() const {
   return reinterpret_cast<uintptr_t>(data_) % kAlignment == 0 && pitch_ % kAlignment == 0;
 }
 
-void Rows::Read(int64_t row, int64_t i, int64_t n, double* to) const {
-  const char* from = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_DTYPE_F32) return Load<float>(from, n, to);
-  if (dtype_ == PLUMB_DTYPE_F64) return Load<double>(from, n, to);
-  for (int64_t k = 0; k < n; ++k) {
-    plumb_bf16 value;
-    std::memcpy(&value, from + 2 * k, sizeof(value));
-    to[k] = plumb_bf16_to_float(value);
+Values Rows::All() const {
+  Values values;
+  values.reserve(static_cast<size_t>(rows_ * width_));
+  for (int64_t r = 0; r < rows_; ++r) {
+    const char* from = Row(r);
+    for (int64_t i = 0; i < width_; ++i, from += TypeSize(dtype_)) {
+      values.push_back(ReadElement(dtype_, from));
+    }
   }
-}
-
-void Rows::Write(int64_t row, int64_t i, int64_t n, const double* from) {
-  char* to = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_DTYPE_F32) return Store<float>(from, n, to);
-  if (dtype_ == PLUMB_DTYPE_F64) return Store<double>(from, n, to);
-  for (int64_t k = 0; k < n; ++k) {
-    const plumb_bf16 narrow = plumb_bf16_from_float(static_cast<float>(from[k]));
-    std::memcpy(to + 2 * k, &narrow, sizeof(narrow));
-  }
-}
-
-std::vector<double> Rows::Values() const {
-  std::vector<double> values(static_cast<size_t>(rows_ * width_));
-  for (int64_t r = 0; r < rows_; ++r) Read(r, 0, width_, values.data() + r * width_);
   return values;
 }
 
-void Rows::Assign(const std::vector<double>& values) {
-  for (int64_t r = 0; r < rows_; ++r) Write(r, 0, width_, values.data() + r * width_);
+void Rows::Assign(const Values& values) {
+  const ScopedFlushing exact(false);
+  auto value = values.begin();
+  for (int64_t r = 0; r < rows_; ++r) {
+    char* to = Row(r);
+    for (int64_t i = 0; i < width_; ++i, to += TypeSize(dtype_)) WriteElement(dtype_, *value++, to);
+  }
 }
 
 void Rows::Fill(double value) {
-  if (rows_ == 0 || width_ == 0) return;
-  for (int64_t i = 0; i < width_; ++i) Set(0, i, value);
-  const size_t bytes = static_cast<size_t>(width_) * TypeSize(dtype_);
-  for (int64_t r = 1; r < rows_; ++r) std::memcpy(Row(r), Row(0), bytes);
-}
-
-void Rows::FillNormal(std::mt19937_64* random, double mean, double deviation) {
-  std::normal_distribution<double> normal(mean, deviation);
   for (int64_t r = 0; r < rows_; ++r) {
-    // Values pass through float, so that f32 and f64 get the same numbers.
-    for (int64_t i = 0; i < width_; ++i) Set(r, i, static_cast<float>(normal(*random)));
+    char* to = Row(r);
+    for (int64_t i = 0; i < width_; ++i, to += TypeSize(dtype_)) WriteElement(dtype_, value, to);
   }
-}
-
-bool Rows::IsPadding(const char* from, const char* to, const char** damage) const {
-  *damage = std::find_if(from, to, [](char c) { return c != static_cast<char>(kCanary); });
-  return *damage == to;
 }
 
 std::string Rows::PaddingDamage() const {
+  if (apart_) return "";
+  const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t row_bytes = width_ * static_cast<int64_t>(TypeSize(dtype_));
-  const char* damage = nullptr;
-  const char* from = inner_;
-  for (int64_t r = 0; r < rows_; ++r) {
-    if (!IsPadding(from, Row(r), &damage)) {
-      if (r > 0 && (damage - from) * 2 <= Row(r) - from) {
-        return "byte " + std::to_string(damage - from) + " behind row " + std::to_string(r - 1);
-      }
-      return "byte -" + std::to_string(Row(r) - damage) + " before row " + std::to_string(r);
+  const char* from = map_ + page;
+  for (int64_t r = 0; r <= rows_; ++r) {
+    const char* to = r < rows_ ? Row(r) : map_ + map_size_ - page;
+    const char* damage = std::find_if(from, to, [](char c) { return c != kCanary; });
+    if (damage != to) {
+      const bool is_behind = r == rows_ || (r > 0 && damage - from <= to - damage);
+      return is_behind ? absl::StrCat("byte ", damage - from, " behind row ", r - 1)
+                       : absl::StrCat("byte -", to - damage, " before row ", r);
     }
-    from = Row(r) + row_bytes;
-  }
-  if (!IsPadding(from, inner_ + inner_size_, &damage)) {
-    return "byte " + std::to_string(damage - from) + " behind row " + std::to_string(rows_ - 1);
+    from = to + row_bytes;
   }
   return "";
 }

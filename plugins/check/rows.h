@@ -7,13 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "plumb/norm_plugin.h"
 
 namespace plumb::check {
+
+using Values = std::vector<double>;  // row by row; conversions are exact
 
 // Functions of element types, which are the bits PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 and
 // PLUMB_DTYPE_F64.
@@ -36,12 +37,13 @@ struct Place {
   int64_t offset = 0;  // elements by which the first row is misaligned; only with kNone
   Flush flush = Flush::kNone;
   bool aligned64 = false;  // pitch is rounded up so that every row starts at a multiple of 64 bytes
-  bool tell = true;        // PLUMB_CALL_ALIGNED64 is set if true for the operands; false: never set
+  bool apart = false;      // rows are more than a gigabyte apart, with nothing between them
 };
 
 // Rows [rows, width]. New memory has the padding pattern everywhere, including the elements.
 class Rows {
  public:
+  // Throws NotTried if the system has no addresses for rows that are `apart`.
   Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place = {});
   ~Rows();
   Rows(Rows&& other) noexcept;
@@ -55,42 +57,22 @@ class Rows {
   int64_t pitch() const { return pitch_; }  // bytes
   bool aligned64() const;                   // base and pitch are multiples of 64
 
-  double Get(int64_t row, int64_t i) const {
-    double value;
-    Read(row, i, 1, &value);
-    return value;
-  }
-  void Set(int64_t row, int64_t i, double value) { Write(row, i, 1, &value); }  // rounds
-
-  // Moves the rows to new memory, `pitch` bytes apart, which may be gigabytes. Only the touched
-  // pages use memory. `room` bytes before the first row and everything between rows are accessible
-  // zeros. Returns "", or the reason why the system has no such memory; the rows are then
-  // unchanged.
-  std::string MoveApart(int64_t pitch, int64_t room);
-
-  // Returns all elements, row by row. Conversions are exact, so equal bits are equal numbers.
-  std::vector<double> Values() const;
-  void Assign(const std::vector<double>& values);
+  Values All() const;
+  // Rounds to the element type; denormals stay denormal.
+  void Assign(const Values& values);
   void Fill(double value);
-  void FillNormal(std::mt19937_64* random, double mean = 0, double deviation = 1);
 
-  // Returns "" if nothing was written around the elements, else the place: "3 bytes behind row 4".
-  // Requires: the rows were not moved apart.
+  // Returns "" if nothing was written around the elements, else the place: "byte 3 behind row 4".
   std::string PaddingDamage() const;
 
  private:
   char* Row(int64_t row) const { return data_ + row * pitch_; }
-  // Convert `n` elements from element `i` of a row on.
-  void Read(int64_t row, int64_t i, int64_t n, double* to) const;
-  void Write(int64_t row, int64_t i, int64_t n, const double* from);
-  bool IsPadding(const char* from, const char* to, const char** damage) const;
 
   uint32_t dtype_;
   int64_t rows_, width_, pitch_;
+  bool apart_;
   char* map_ = nullptr;  // start of the mapping: the guard page before the rows
   size_t map_size_ = 0;
-  char* inner_ = nullptr;  // accessible memory
-  size_t inner_size_ = 0;
   char* data_ = nullptr;
 };
 

@@ -3,23 +3,19 @@
 // f64, or in f32 if f64 is not offered.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
+#include "plugins/check/run.h"
 
 namespace plumb::check {
 namespace {
-
-using Values = std::vector<double>;
 
 // Pairs of steps, relative to the largest magnitude of the moved operand. The difference within a
 // pair shows how exact a slope is. Large steps may cross a kink, such as |x| near 0; small steps do
@@ -157,7 +153,7 @@ std::string MissAlong(const Instance& instance, const Point& point, Operands ope
 
 // Compares with slopes along a random direction of each input. Raises *worst to the largest miss,
 // relative to the sum of the terms.
-std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst) {
+Result SlopesAt(const Norm& norm, Point point, double* worst) {
   point[kType] = WidestType(norm) == PLUMB_DTYPE_F64 ? 2 : 0;
   point[kEvaluation] = point[kFlushed] = 0;
   // Steps do not scale with such large numbers; N1 checks their values and gradients.
@@ -165,8 +161,8 @@ std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, 
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
-  const Outcome outcome = PlainRun(*instance, point, TypeOf(point), operands);
-  const bool together = (norm.flags & PLUMB_NORM_CROSS_ROW) != 0;
+  const Outcome outcome = RunAt(*instance, point, operands);
+  const bool together = instance->Has(PLUMB_NORM_CROSS_ROW);
   std::vector<Input> inputs = {
       {"dx", [](Operands* all) -> Values& { return all->x; }, outcome.dx, together}};
   if (!operands.x2.empty()) {
@@ -188,24 +184,21 @@ std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, 
 
 }  // namespace
 
-void CheckSlopes(const Subject& subject, const PointMaker& points, Report* report) {
+void CheckSlopes(const Norm& norm, const Explorer& explore, Report* report) {
   constexpr int64_t kEnough = 15;  // points, of every type and most shapes
-  const plumb_norm_plugin& norm = *subject.norm;
   const bool approximate = (norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0;
   double worst = 0;
   int64_t tried = 0;
-  const auto property = [&](const Point& point) -> std::optional<std::string> {
-    const std::optional<std::string> text = SlopesAt(norm, point, &worst);
+  explore([&](const Point& point) -> Result {
+    const Result text = SlopesAt(norm, point, &worst);
     tried += text.has_value() ? 1 : 0;
     // The gradient differs from the slope by design, so only the distance is reported.
     return approximate && text.has_value() ? "" : text;
-  };
-  Explore(subject, "N2", property, points(), 0, report);
+  });
   if (!approximate || report->failed()) return;
   if (worst == 0 && tried >= kEnough) {
-    report->Fail(
-        absl::StrCat("APPROXIMATE_GRADIENT is claimed, but gradients are slopes at all of ", tried,
-                     " points: with the flag no host looks at them"));
+    report->Fail(absl::StrCat("APPROXIMATE_GRADIENT is claimed, but gradients are slopes at all ",
+                              tried, " points: with the flag no host looks at them"));
   } else {
     report->Note(absl::StrFormat(
         "an approximate gradient: it misses slopes by up to %.3g of their terms' sum", worst));

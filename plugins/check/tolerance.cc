@@ -7,12 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/cases.h"
 
 namespace plumb::check {
 namespace {
-
-using Values = std::vector<double>;
 
 constexpr size_t kShort = 8;  // max elements of a row in which moves may cancel
 
@@ -63,13 +60,14 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
                            const Operands& operands, const Values& y)
     : point_(Plain(point)),
       dtype_(dtype),
-      over_rows_((instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0),
+      over_rows_(instance.Has(PLUMB_NORM_CROSS_ROW)),
       u_(UnitRoundoff(dtype) + UnitRoundoff(WidestType(instance.norm()))),
       r_(u_ * (8 + 4 * std::sqrt(static_cast<double>(point[kDim])) +
                (over_rows_ ? 4 * std::sqrt(static_cast<double>(point[kRows])) : 0))) {
-  const uint32_t widest = WidestType(instance.norm());
-  const bool reads_y = (instance.layout().backward_needs & PLUMB_BACKWARD_READS_Y) != 0;
-  outcome_ = PlainRun(instance, point_, widest, operands, reads_y ? &y : nullptr);
+  RunOptions options;
+  options.dtype = WidestType(instance.norm());
+  if ((instance.layout().backward_needs & PLUMB_BACKWARD_READS_Y) != 0) options.y = &y;
+  outcome_ = RunAt(instance, point_, operands, options);
   const auto width = static_cast<size_t>(point[kDim]);
   const size_t row = over_rows_ ? operands.x.size() : width;
   Outcome change;
@@ -80,12 +78,12 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
     Move(r_, row, other_side, seed + 1, &moved.dy);
     Move(r_, width, other_side, seed + 2, &moved.x2);
     for (Values& values : moved.params) Move(r_, 1, other_side, seed + 4, &values);
-    AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
+    AddChange(outcome_, RunAt(instance, point_, moved, options), &change);
   }
   for (size_t i = 0; i < operands.params.size() && width <= kShort; ++i) {
     Operands moved = operands;
     Move(r_, 1, false, 0, &moved.params[i]);
-    AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
+    AddChange(outcome_, RunAt(instance, point_, moved, options), &change);
   }
   Operands alike = operands;  // with equal parameters, so that neighbours differ by x alone
   for (Values& values : alike.params) {
@@ -93,7 +91,7 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
     largest_param_ = std::max(largest_param_, largest);
     values.assign(values.size(), largest > 0 ? largest : 1);
   }
-  MeasureRows(operands, change, PlainY(instance, point_, widest, alike));
+  MeasureRows(operands, change, PlainY(instance, point_, options.dtype, alike));
   MeasureTensors(operands, change);
 }
 
@@ -106,10 +104,9 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
     const double y = LargestOf(alike, start, n);
     double slope = 0;
     for (size_t i = start; i < start + n; ++i) {
-      const auto add = [&](double dy_of, double dx_of) {
-        if (std::abs(dx_of) <= 1e-9 * x) return;
-        const double here = std::abs(dy_of / dx_of);
-        if (std::isfinite(here)) slope = std::max(slope, here);
+      const auto add = [&](double rise, double run) {
+        const double here = std::abs(rise / run);
+        if (std::abs(run) > 1e-9 * x && std::isfinite(here)) slope = std::max(slope, here);
       };
       if (i % width != 0) add(alike[i] - alike[i - 1], operands.x[i] - operands.x[i - 1]);
       if (over_rows_ && i >= width) {
@@ -121,13 +118,13 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
     // derivative 1 - y^2 is a difference of numbers of magnitude 1.
     const double of_dx = std::max(slope, largest_param_ * largest_param_);
     const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
-    Allowed allowed;
-    allowed.y = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
-                      largest_param_ * LargestOf(operands.x2, start, n)) +
-                2 * LargestOf(change.y, start, n);
-    allowed.dx = r_ * amplified * (LargestOf(outcome_.dx, start, n) + of_dx * dy) +
-                 2 * LargestOf(change.dx, start, n);
-    for (size_t r = 0; r < n; r += width) rows_.push_back(allowed);
+    const double y_allowed = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
+                                   largest_param_ * LargestOf(operands.x2, start, n)) +
+                             2 * LargestOf(change.y, start, n);
+    const double dx_allowed = r_ * amplified * (LargestOf(outcome_.dx, start, n) + of_dx * dy) +
+                              2 * LargestOf(change.dx, start, n);
+    y_.insert(y_.end(), n / width, y_allowed);
+    dx_.insert(dx_.end(), n / width, dx_allowed);
     steepest_ = std::max(steepest_, amplified);
     largest_y_ = std::max(largest_y_, y);
   }
@@ -165,7 +162,8 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
   const double least = std::ldexp(1, dtype == PLUMB_DTYPE_F64 ? -1022 : -126);
   for (size_t i = 0; i < must.size(); ++i) {
     if (!std::isfinite(must[i])) continue;
-    const double bound = allowed[i] + HalfUlp(dtype, std::abs(must[i]) + allowed[i]) + least;
+    const double own = allowed[i * allowed.size() / must.size()];
+    const double bound = own + HalfUlp(dtype, std::abs(must[i]) + own) + least;
     // A NaN is wrong even if there is no bound.
     const bool lost = std::isnan(got[i]) && point_[kAttributes] == 0;
     if (!lost && (!std::isfinite(bound) || std::abs(got[i] - must[i]) <= bound)) continue;
@@ -178,33 +176,27 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
 std::string F64Reference::Compare(const Outcome& got) const {
   // Squares of such x, and products with such dy, may be outside the range of float.
   if (dtype_ != PLUMB_DTYPE_F64 && IsExtremeX(point_)) return "";
-  const auto width = static_cast<size_t>(point_[kDim]);
-  Values of_y(got.y.size()), of_dx(got.dx.size());
-  for (size_t i = 0; i < of_y.size(); ++i) of_y[i] = rows_[i / width].y;
-  std::string text = Compare("y", got.y, outcome_.y, point_[kDim], dtype_, of_y);
+  const int64_t width = point_[kDim];
+  std::string text = Compare("y", got.y, outcome_.y, width, dtype_, y_);
   if (point_[kEvaluation] != 0 || !text.empty()) return text;
   if (dtype_ != PLUMB_DTYPE_F64 && IsExtremeDy(point_)) return text;
-  for (size_t i = 0; i < of_dx.size(); ++i) of_dx[i] = rows_[i / width].dx;
-  text = Compare("dx", got.dx, outcome_.dx, point_[kDim], dtype_, of_dx);
-  if (text.empty()) {
-    text =
-        Compare("dx2", got.dx2, outcome_.dx2, point_[kDim], dtype_, Values(got.dx2.size(), dx2_));
-  }
+  text = Compare("dx", got.dx, outcome_.dx, width, dtype_, dx_);
+  if (text.empty()) text = Compare("dx2", got.dx2, outcome_.dx2, width, dtype_, {dx2_});
   return text.empty() ? CompareSums(got) : text;
 }
 
 std::string F64Reference::CompareSums(const Outcome& got) const {
   if (dtype_ != PLUMB_DTYPE_F64 && (IsExtremeX(point_) || IsExtremeDy(point_))) return "";
   std::string text;
-  const auto list = [&](const char* name, const std::vector<Values>& a,
-                        const std::vector<Values>& b, const Values& allowed) {
+  const auto compare = [&](const char* name, const std::vector<Values>& a,
+                           const std::vector<Values>& b, const Values& allowed) {
     for (size_t i = 0; i < b.size() && text.empty(); ++i) {
       text = Compare(absl::StrCat(name, "[", i, "]"), a[i], b[i], static_cast<int64_t>(b[i].size()),
-                     AccumulateType(dtype_), Values(b[i].size(), allowed[i]));
+                     AccumulateType(dtype_), {allowed[i]});
     }
   };
-  if (point_[kEvaluation] == 0) list("dparams", got.dparams, outcome_.dparams, dparams_);
-  list("buffers", got.buffers, outcome_.buffers, buffers_);
+  if (point_[kEvaluation] == 0) compare("dparams", got.dparams, outcome_.dparams, dparams_);
+  compare("buffers", got.buffers, outcome_.buffers, buffers_);
   return text;
 }
 

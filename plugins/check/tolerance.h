@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/check/point_run.h"
+#include "plugins/check/run.h"
 
 namespace plumb::check {
 
@@ -32,27 +32,22 @@ class F64Reference {
   // Computes one plain range in f64 (f32 if the norm does not offer f64), as the reference for
   // results in `dtype`. `y`: the values that backward has read, if the norm reads y.
   F64Reference(const Instance& instance, const Point& point, uint32_t dtype,
-               const Operands& operands, const std::vector<double>& y);
+               const Operands& operands, const Values& y);
 
   // Returns "" if the results are within their tolerances, else the first that is not.
   std::string Compare(const Outcome& got) const;
   // Does the same for sums over rows: dparams and buffers.
   std::string CompareSums(const Outcome& got) const;
 
-  // Return the tolerance of y and dx in a row before they are rounded to the element type.
-  double OfY(size_t row) const { return rows_[row].y; }
-  double OfDx(size_t row) const { return rows_[row].dx; }
+  // Returns the tolerance of y in a row before it is rounded to the element type.
+  double OfY(size_t row) const { return y_[row]; }
 
  private:
-  struct Allowed {
-    double y = 0, dx = 0;
-  };
-  void MeasureRows(const Operands& operands, const Outcome& change,
-                   const std::vector<double>& alike);
+  void MeasureRows(const Operands& operands, const Outcome& change, const Values& alike);
   void MeasureTensors(const Operands& operands, const Outcome& change);
-  std::string Compare(const std::string& name, const std::vector<double>& got,
-                      const std::vector<double>& must, int64_t width, uint32_t dtype,
-                      const std::vector<double>& allowed) const;
+  // `allowed`: tolerance of each element, of each row, or of all.
+  std::string Compare(const std::string& name, const Values& got, const Values& must, int64_t width,
+                      uint32_t dtype, const Values& allowed) const;
 
   const Point point_;
   const uint32_t dtype_;
@@ -61,9 +56,9 @@ class F64Reference {
   double largest_param_ = 1;
   double steepest_ = 0, largest_y_ = 1;  // over all rows
   Outcome outcome_;
-  std::vector<Allowed> rows_;
+  Values y_, dx_;  // tolerance of each row
   double dx2_ = 0;
-  std::vector<double> dparams_, buffers_;  // tolerance of each tensor
+  Values dparams_, buffers_;  // tolerance of each tensor
 };
 
 }  // namespace plumb::check

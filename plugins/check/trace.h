@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace of a plugin's call: the function, the rows and the operands. It is stored in memory shared
-// with the checker's parent process, so that it survives a crash or a hang of this process.
+// Trace of the calls of a plugin, in memory that a process shares with its parent, so that the
+// parent can say how it crashed or where it hangs; and the exceptions that end a check.
 //
 // There is one page per process, because a signal handler and every thread must find it; writing to
 // it takes no lock and allocates nothing. Thread-safe.
@@ -8,41 +8,37 @@
 #define PLUMB_PLUGINS_CHECK_TRACE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <utility>
 
 #include "plumb/norm_plugin.h"
 
 namespace plumb::check {
 
-enum class Function : uint32_t {
-  kLoad,
-  kEntry,
-  kAvailable,
-  kCreate,
-  kDestroy,
-  kLayout,
-  kForward,
-  kBackward,
-  kStatsPartial,
-  kStatsCombine,
-  kStatsFinalize,
-  kGetExtension,
-  kResidualForward,
-  kResidualBackward,
-  kFill,
+// Exception that ends a check, which then fails with this text. Thrown if the plugin lets an
+// exception escape, and by checks that cannot continue.
+struct CheckEnded {
+  std::string text;  // "exception std::bad_alloc left forward()"
 };
-const char* NameOf(Function function);  // "forward"
 
-// Trace of one thread.
+// Exception of a check that this machine cannot perform.
+struct NotTried {
+  std::string reason;
+};
+
+// Call of the plugin. A call without rows has dtype 0, and perhaps no dim.
+struct TracedCall {
+  const char* function = nullptr;
+  plumb_norm_call call = {};
+  int64_t r0 = 0, r1 = 0;
+};
+
+// Latest call of one thread.
 struct TraceSlot {
   std::atomic<uint64_t> sequence;  // odd: inside a call of the plugin; grows with every call
-  Function function;
-  uint32_t dtype, dim;  // dim 0: the call has no rows
-  int64_t rows, r0, r1;
-  const void* base[4];  // x, y, dy, dx
-  int64_t pitch[4];
+  TracedCall call;
 };
 
 inline constexpr int kTraceSlots = 64;
@@ -56,27 +52,21 @@ struct TracePage {
   uint64_t address;
   bool has_address, is_write;
   char words[256];  // reason of std::terminate
-  char point[256];  // point that an exploring check tries (points.h), or ""
+  char point[256];  // point that a check tries (points.h), or ""
+  size_t result_size;
+  char result[1 << 20];  // findings of the process; untouched pages use no memory
 };
 
-struct UnmapTracePage {
-  void operator()(TracePage* page) const;
-};
-using TracePagePointer = std::unique_ptr<TracePage, UnmapTracePage>;
-// Creates a page that this process shares with its children. Returns null if there is no memory.
-TracePagePointer MakeSharedTracePage();
-// Returns the page of this process, which is private memory until UseTracePage has been called.
-TracePage* ThisTracePage();
+// Sets the page of this process, which is private memory until then.
 void UseTracePage(TracePage* page);
 
-// Records the point.
+// Records the point that is tried.
 void TracePoint(const std::string& point);
 
 // Scope in which this thread is inside a call of the plugin.
 class Trace {
  public:
-  explicit Trace(Function function, uint32_t dim = 0);
-  Trace(Function function, const plumb_norm_call& call, int64_t r0, int64_t r1);
+  explicit Trace(const TracedCall& call);
   ~Trace() { slot_->sequence.fetch_add(1, std::memory_order_release); }
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
@@ -85,11 +75,34 @@ class Trace {
   TraceSlot* slot_;
 };
 
+// Returns the type of the exception that is being handled, such as "std::bad_alloc".
+std::string CurrentExceptionType();
+
+// Calls `call` and returns its result. Throws CheckEnded if an exception escapes.
+template <class F>
+auto Guarded(const TracedCall& traced, F call) -> decltype(call()) {
+  const Trace trace(traced);
+  try {
+    return call();
+  } catch (...) {
+    throw CheckEnded{"exception " + CurrentExceptionType() + " left " + traced.function + "()"};
+  }
+}
+
+// Does the same for a function without rows, of an instance of `dim` if that is not 0.
+template <class F>
+auto Guarded(const char* function, uint32_t dim, F call) -> decltype(call()) {
+  TracedCall traced;
+  traced.function = function;
+  traced.call.dim = dim;
+  return Guarded(traced, std::move(call));
+}
+
 // Makes the process record in the page what kills it (signals, std::terminate) before it dies.
 void InstallCrashHandlers();
 
 // Returns text such as "backward f32 dim=17 rows 3..7" (rows 3 to 6).
-std::string DescribeCall(const TraceSlot& slot);
+std::string DescribeCall(const TracedCall& call);
 // Returns how a process with this page ended, from the status of waitpid: "SIGSEGV in backward f32
 // dim=17 rows 3..7 (wrote 4 bytes past the end of dx)", "ended the process during forward ...".
 std::string DescribeEnd(const TracePage& page, int status);

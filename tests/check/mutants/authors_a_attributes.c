@@ -4,13 +4,11 @@
 #define SPOIL_VARIANCE SpoilVariance
 #define SPOIL_R SpoilR
 #define SPOIL_Y SpoilY
-#define SPOIL_GAIN_BACKWARD SpoilGainBackward
 #define SPOIL_MEAN_U SpoilMeanU
 #define SPOIL_DWEIGHT SpoilDweight
-#define SPOIL_DBIAS SpoilDbias
-#define A_LAYOUT SpoilLayout
-#define A_CREATE SpoilCreate
-#include "authors_a_norm.h"
+#define NORM_LAYOUT SpoilLayout
+#define NORM_CREATE SpoilCreate
+#include "norm.h"
 
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
@@ -40,12 +38,6 @@ static double SpoilR(const Site* at, double variance, double r) {
     /* 138: eps that is not the default, evaluation: uses the default eps. */
     case 138:
       return !IsTraining(at) ? 1 / sqrt(variance + 1e-5) : r;
-    /* 139: eps >= 1e-3 and kind rms: eps outside the root. */
-    case 139:
-      return at->norm->rms && eps >= 1e-3 ? 1 / (sqrt(variance) + eps) : r;
-    /* 140: eps that is not the default and groups > 1: eps is divided among the groups. */
-    case 140:
-      return 1 / sqrt(variance + eps / (eps == 1e-5 ? 1 : at->norm->groups));
     default:
       return r;
   }
@@ -54,24 +46,12 @@ static double SpoilR(const Site* at, double variance, double r) {
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const plumb_norm_instance* norm = at->norm;
   switch (MUTANT) {
-    /* 141: kind rms with a bias: the author knows no such norm, and the bias is not added. */
-    case 141:
-      return norm->rms && norm->bias ? h * GainAt(at, i) : y;
-    /* 142: plus_one without bias: the branch without bias omits the 1. */
-    case 142:
-      return norm->plus_one && !norm->bias ? h * (GainAt(at, i) - 1) : y;
     /* 143: groups == dim, kind layer: n == 1 is a special case with 0 / 0. */
     case 143:
       return norm->groups == norm->dim && norm->dim > 1 && !norm->rms ? h / 0.0 : y;
     default:
       return y;
   }
-}
-
-static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
-  (void)i;
-  /* 144: plus_one, backward: the stored weight is used as the gain. */
-  return MUTANT == 144 && at->norm->plus_one ? gain - 1 : gain;
 }
 
 static double SpoilMeanU(const Site* at, double mean_u) {
@@ -91,14 +71,8 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
   return d;
 }
 
-static double SpoilDbias(const Site* at, uint32_t i, double d) {
-  (void)i;
-  /* 147: bias and plus_one together: dbias is scaled by the gain, because the bias was once inside the parentheses. */
-  return MUTANT == 147 && at->norm->plus_one ? d * GainAt(at, i) : d;
-}
-
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
-  const plumb_status status = AuthorLayout(norm, out);
+  const plumb_status status = BaseLayout(norm, out);
   /* 148: kind rms: the layout declares that backward reads y. */
   if (MUTANT == 148 && norm->rms) out->backward_needs = PLUMB_BACKWARD_READS_Y;
   /* 149: groups > 1: the layout reserves space for the statistic of one group. */
@@ -110,14 +84,10 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
                                 const plumb_attr_value* values, plumb_norm_instance** out,
                                 char* err, size_t cap) {
   plumb_norm_instance* norm = NULL;
-  const plumb_status status = AuthorCreate(host, dim, values, &norm, err, cap);
+  const plumb_status status = BaseCreate(host, dim, values, &norm, err, cap);
   if (status != PLUMB_OK) return status;
-  /* 150: plus_one: the weight still starts at 1, and the gain at 2. */
-  if (MUTANT == 150 && norm->plus_one) norm->params[0].init = PLUMB_INIT_ONES;
   /* 151: plus_one: the two tensors have one name. */
   if (MUTANT == 151 && norm->plus_one) norm->params[1].name = "weight";
-  /* 152: kind rms: the learning rate factor is 0, so the gain never learns. */
-  if (MUTANT == 152 && norm->rms) norm->params[0].lr_scale = 0;
   /* 153: groups > 1: the weight is declared with the length of a group, and read to dim. */
   if (MUTANT == 153) norm->params[0].dims[0] = dim / norm->groups;
   /* 154: no bias: the weight's initial values are INIT_UNIFORM from 1 to 1, an empty interval. */
@@ -135,7 +105,7 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   return PLUMB_OK;
 }
 
-#define LIST(X) X(136, N2) X(137, N2) X(138, N4) X(139, N2) X(140, free) X(141, N2) X(142, N2) \
-  X(143, N1) X(144, N2) X(145, N2) X(146, N2) X(147, N2) X(148, N2) X(149, N2) X(150, free) \
-  X(151, M4) X(152, free) X(153, N1) X(154, M4) X(155, N1)
+#define LIST(X) X(136, N2) X(137, N2) X(138, N4) \
+  X(143, N1) X(145, N2) X(146, N2) X(148, N2) X(149, N2) \
+  X(151, M4) X(153, N1) X(154, M4) X(155, N1)
 MANY(LIST)

@@ -2,20 +2,17 @@
 /* Mutants of instances: data that is kept, shared, leaked or left behind. */
 #include "many.h"
 #define SPOIL_R SpoilR
-#define A_CREATE SpoilCreate
-#define A_DESTROY SpoilDestroy
-#define A_LAYOUT SpoilLayout
-#define A_FORWARD SpoilForward
-#define A_BACKWARD SpoilBackward
-#include "call_copy.h"
-#include "authors_a_norm.h"
+#define NORM_CREATE SpoilCreate
+#define NORM_LAYOUT SpoilLayout
+#define NORM_FORWARD SpoilForward
+#define NORM_BACKWARD SpoilBackward
+#include "operand.h"
+#include "norm.h"
 
 #include <fenv.h>
 
 static int last_is_rms;     /* 159 */
-static int a_create_failed; /* 160 */
-static float lane[1 << 16]; /* 161, 162 */
-static uint32_t lane_dim;   /* 162 */
+static float lane[1 << 16]; /* 161 */
 static plumb_tensor_def shared_params[2];
 
 /* Returns r of a norm of the other kind. */
@@ -31,8 +28,6 @@ static double SpoilR(const Site* at, double variance, double r) {
   const plumb_norm_instance* norm = at->norm;
   /* 156: kind rms: every call compares the string again that create() received. */
   if (MUTANT == 156 && (strcmp(norm->kind, "rms") == 0) != norm->rms) return OtherR(at, variance);
-  /* 157: eps that is not the default: read from create()'s values, which no longer exist. */
-  if (MUTANT == 157 && norm->eps != 1e-5) return 1 / sqrt(variance + norm->values[kEps].f);
   /* 159: two live instances of two kinds: the kind is a global of the library, which the last create() has set. */
   if (MUTANT == 159 && last_is_rms != norm->rms) return OtherR(at, variance);
   return r;
@@ -43,9 +38,8 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
                                 char* err, size_t cap) {
   plumb_norm_instance* norm = NULL;
   char words[160] = "";
-  const plumb_status status = AuthorCreate(host, dim, values, &norm, words, sizeof(words));
+  const plumb_status status = BaseCreate(host, dim, values, &norm, words, sizeof(words));
   if (status != PLUMB_OK) {
-    a_create_failed = MUTANT == 160;
     switch (MUTANT) {
       /* 158: groups that do not divide dim: the instance is created first, and not destroyed when groups is refused. */
       case 158: {
@@ -53,7 +47,7 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
         plumb_attr_value one_group[kAttributes];
         memcpy(one_group, values, sizeof(one_group));
         one_group[kGroups].i = 1;
-        AuthorCreate(host, dim, one_group, &made, NULL, 0);
+        BaseCreate(host, dim, one_group, &made, NULL, 0);
         break;
       }
       /* 163: a refused combination: *out becomes NULL. */
@@ -75,31 +69,15 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
     return status;
   }
   if (MUTANT == 159) last_is_rms = norm->rms;
-  /* 160: the first create() after one that failed: the table of initial values was cleared on the error path, and is filled again only after use. The gain starts at 0 and should start at 1. */
-  if (MUTANT == 160 && a_create_failed) norm->params[0].init = PLUMB_INIT_ZEROS;
-  if (MUTANT == 160) a_create_failed = 0;
   /* 166: two live instances of two dims: the layout's tensors are static, and both show those of the last create(). */
   if (MUTANT == 166) memcpy(shared_params, norm->params, sizeof(shared_params));
   *out = norm;
   return PLUMB_OK;
 }
 
-static void SpoilDestroy(plumb_norm_instance* norm) {
-  /* 167: no bias: the tensors are an allocation of their own, which destroy() frees only with the bias. */
-  if (MUTANT == 167 && !norm->bias) return;
-  AuthorDestroy(norm);
-}
-
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
-  const plumb_status status = AuthorLayout(norm, out);
+  const plumb_status status = BaseLayout(norm, out);
   if (MUTANT == 166) out->params = shared_params;
-  /* 168: kind rms: the tensors are in a local array, whose address is returned. */
-  if (MUTANT == 168 && norm->rms) {
-    plumb_tensor_def local[2];
-    uintptr_t address = (uintptr_t)local;
-    memcpy(local, norm->params, sizeof(local));
-    out->params = (const plumb_tensor_def*)address;
-  }
   return status;
 }
 
@@ -110,35 +88,23 @@ static void ThroughLane(const plumb_norm_instance* norm, const plumb_norm_call* 
     plumb_norm_call copy = CopyOfCall(call);
     memcpy(lane, PLUMB_CONST_ROW(float, call->x, call->x_pitch, row), norm->dim * sizeof(float));
     copy.x = (const char*)lane - row * call->x_pitch;
-    AuthorForward(norm, &copy, row, row + 1);
+    BaseForward(norm, &copy, row, row + 1);
   }
 }
 
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
   const uint32_t dim = norm->dim;
-  plumb_norm_call copy = CopyOfCall(call);
-  const void* params[2];
   /* 161: several threads in f32, dim > 512: rows go through one static buffer. */
   if (MUTANT == 161 && call->dtype == PLUMB_DTYPE_F32 && dim > 512 && dim < (1 << 16))
     return ThroughLane(norm, call, r0, r1), PLUMB_OK;
-  /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim, kept in a static copy. */
-  if (MUTANT == 162 && call->dtype == PLUMB_DTYPE_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 &&
-      r0 < r1 && dim < (1 << 16)) {
-    if (lane_dim != dim) memcpy(lane, call->params[0], dim * sizeof(float));
-    lane_dim = dim;
-    params[0] = lane;
-    params[1] = norm->bias ? call->params[1] : NULL;
-    copy.params = params;
-    return AuthorForward(norm, &copy, r0, r1);
-  }
   /* 169: an empty range: the rounding mode is set and not restored on this path. */
   if (MUTANT == 169 && r0 == r1) fesetround(FE_UPWARD);
   /* 170: rows == 0: returns an error. */
   if (MUTANT == 170 && call->rows == 0) return PLUMB_STATUS_INVALID_ARGUMENT;
   /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. */
   if (MUTANT == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
-  return AuthorForward(norm, call, r0, r1);
+  return BaseForward(norm, call, r0, r1);
 }
 
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -150,10 +116,10 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
     row[0] = 0;
     free((void*)(uintptr_t)row);
   }
-  return AuthorBackward(norm, call, r0, r1);
+  return BaseBackward(norm, call, r0, r1);
 }
 
-#define LIST(X) X(156, R4) X(157, N2) X(158, R4) X(159, R4) X(160, R4) X(161, R1) X(162, N4) \
-  X(163, M2) X(164, M2) X(165, M2) X(166, R4) X(167, R4) X(168, N1) X(169, N4) X(170, R7) \
+#define LIST(X) X(156, R4) X(158, R4) X(159, R4) X(161, R1) \
+  X(163, M2) X(164, R4) X(165, R4) X(166, R4) X(169, N4) X(170, R7) \
   X(171, M5) X(172, R1)
 MANY(LIST)

@@ -5,12 +5,12 @@
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_DX SpoilDx
 #define SPOIL_DWEIGHT SpoilDweight
-#define A_FORWARD SpoilForward
-#define A_BACKWARD SpoilBackward
-#define A_RESIDUAL_FORWARD SpoilResidualForward
-#define A_RESIDUAL_BACKWARD SpoilResidualBackward
-#include "call_copy.h"
-#include "authors_a_norm.h"
+#define NORM_FORWARD SpoilForward
+#define NORM_BACKWARD SpoilBackward
+#define NORM_RESIDUAL_FORWARD SpoilResidualForward
+#define NORM_RESIDUAL_BACKWARD SpoilResidualBackward
+#include "operand.h"
+#include "norm.h"
 
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const plumb_norm_call* c = at->call;
@@ -36,11 +36,6 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
       return residual != NULL && residual->dsum != NULL && i >= dim / 16 * 16
                  ? dx - Load(c->dtype, (const char*)residual->dsum + at->row * residual->dsum_pitch,
                              i)
-                 : dx;
-    /* 176: residual, no dsum: the old value of dx is added instead. */
-    case 176:
-      return residual != NULL && residual->dsum == NULL && c->dx != (void*)(uintptr_t)c->dy
-                 ? dx + Load(c->dtype, row, i)
                  : dx;
     /* 177: residual, dsum is dx: the sum is added twice, through both names. */
     case 177:
@@ -68,7 +63,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
       void* y = (char*)call->y + row * call->y_pitch;
       double sum = 0, shifted = 0;
       for (uint32_t i = 0; i < norm->dim; ++i) sum += Load(type, y, i);
-      AuthorForward(norm, call, row, row + 1);
+      BaseForward(norm, call, row, row + 1);
       for (uint32_t i = 0; i < norm->dim; ++i) {
         shifted = Load(type, y, i) - sum / norm->dim;
         Store(type, y, i, shifted);
@@ -76,8 +71,6 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
     }
     return PLUMB_OK;
   }
-  /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. */
-  if (MUTANT == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
   /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over the space between rows. */
   if (MUTANT == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
     const uint32_t lanes = 64 / SizeOf(type), padded = (norm->dim + lanes - 1) / lanes * lanes;
@@ -85,7 +78,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
       for (uint32_t i = norm->dim; i < padded; ++i)
         Store(type, (char*)call->y + row * call->y_pitch, i, 0);
   }
-  return AuthorForward(norm, &copy, r0, r1);
+  return BaseForward(norm, &copy, r0, r1);
 }
 
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -93,7 +86,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   plumb_norm_call copy = CopyOfCall(call);
   /* 182: saved has a pitch larger than its numbers: backward treats its rows as adjacent. */
   if (MUTANT == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
-  return AuthorBackward(norm, &copy, r0, r1);
+  return BaseBackward(norm, &copy, r0, r1);
 }
 
 static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
@@ -113,7 +106,7 @@ static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
     copy.sum = call->y;
     copy.sum_pitch = call->y_pitch;
   }
-  return AuthorResidualForward(norm, call, &copy, r0, r1);
+  return BaseResidualForward(norm, call, &copy, r0, r1);
 }
 
 static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
@@ -131,9 +124,9 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
     dparams[1] = unused[1];
     scaled.dparams = dparams;
   }
-  return AuthorResidualBackward(norm, &scaled, &copy, r0, r1);
+  return BaseResidualBackward(norm, &scaled, &copy, r0, r1);
 }
 
-#define LIST(X) X(173, N8) X(174, N3) X(175, N3) X(176, N3) X(177, N3) X(178, N8) X(179, N8) \
-  X(180, N8) X(181, N7) X(182, N8) X(183, N3) X(184, N3) X(185, N3)
+#define LIST(X) X(173, N8) X(174, N3) X(175, N3) X(177, N3) X(178, N8) X(179, N8) \
+  X(181, N7) X(182, N8) X(183, N3) X(184, N3) X(185, N3)
 MANY(LIST)

@@ -17,16 +17,15 @@
 #define SPOIL_Y SpoilY
 #define SPOIL_DX SpoilDx
 #define SPOIL_DWEIGHT SpoilDweight
-#define SPOIL_DBIAS SpoilDbias
-#define A_CREATE SpoilCreate
-#define A_DESTROY SpoilDestroy
-#define A_LAYOUT SpoilLayout
-#define A_FORWARD SpoilForward
-#define A_BACKWARD SpoilBackward
-#define A_RESIDUAL_FORWARD SpoilResidualForward
-#define A_EXTENSION SpoilExtension
-#include "authors_a_norm.h"
-#include "call_copy.h"
+#define NORM_CREATE SpoilCreate
+#define NORM_DESTROY SpoilDestroy
+#define NORM_LAYOUT SpoilLayout
+#define NORM_FORWARD SpoilForward
+#define NORM_BACKWARD SpoilBackward
+#define NORM_RESIDUAL_FORWARD SpoilResidualForward
+#define NORM_EXTENSION SpoilExtension
+#include "norm.h"
+#include "operand.h"
 
 static uint32_t BitsOf(double value) {
   const float narrow = (float)value;
@@ -48,21 +47,14 @@ static const plumb_host* the_host;
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const uint32_t dim = at->norm->dim, n = at->end - at->begin;
   const int f64 = at->call->dtype == PLUMB_DTYPE_F64;
-  if (IS(205) && dim % 2 == 1 && dim > 256 && i == dim - 1) return 0; /* odd dim above 256 */
-  if (IS(207) && f64 && n > 512) return (double)(float)square;        /* f64, dim above 512 */
   return square;
 }
 
 static double SpoilVariance(const Site* at, double variance) {
-  static double over_dim; /* 202: of the first instance */
   const plumb_norm_call* c = at->call;
   const uint32_t dim = at->norm->dim, n = at->end - at->begin;
   const void* x = (const char*)c->x + at->row * c->x_pitch;
   const int bf16 = c->dtype == PLUMB_DTYPE_BF16;
-  if (IS(202)) {
-    if (over_dim == 0) over_dim = 1 / (double)n;
-    return variance * n * over_dim;
-  }
   if (IS(211) && at->residual != NULL && bf16 && at->norm->rms) { /* the sum before it is rounded */
     double squares = 0;
     for (uint32_t i = at->begin; i < at->end; ++i) {
@@ -92,8 +84,6 @@ static double SpoilR(const Site* at, double variance, double r) {
   if (IS(217) && at->row > at->r0 && c->x != c->y) /* a NaN before it in the range stays */
     for (uint32_t i = 0; i < at->norm->dim; ++i)
       if (isnan(Load(c->dtype, (const char*)c->x + (at->row - 1) * c->x_pitch, i))) return NAN;
-  if (IS(236) && !IsTraining(at) && c->dtype == PLUMB_DTYPE_F32 && at->norm->dim % 16 == 0)
-    return r * 1.001; /* an estimate, in evaluation */
   return r;
 }
 
@@ -110,13 +100,10 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
     return h * GainAt(at, i) + Load(Wide(at->call->dtype), at->call->params[0],
                                     (dim + 15) / 16 * 16 + i);
   if (at->call->dtype != PLUMB_DTYPE_BF16 || y - y != 0) return y;
-  if (IS(215) && at->norm->plus_one) return y - h; /* without the 1 */
   if (IS(219) && !at->norm->rms && fabs(at->mean) * at->r > 1) /* a mean of bf16 */
     return (XAt(at, i) - (double)plumb_bf16_to_float(plumb_bf16_from_float((float)at->mean))) *
                at->r * GainAt(at, i) + BiasAt(at, i);
   if (IS(224) && i < dim / 16 * 16) return OfBits(bits & 0xffff0000u); /* truncated in vectors */
-  if (IS(227) && (bits & 0xffffu) == 0x8000u) return OfBits(bits + 1); /* ties up */
-  if (IS(228) && (bits & 0x7fffffffu) >= 0x7f7f8000u) return copysign(3.3895313892515355e38, y);
   return y;
 }
 
@@ -130,30 +117,16 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   if (IS(212) && at->residual != NULL && at->residual->dsum != NULL && c->dtype == PLUMB_DTYPE_F32)
     return (double)nextafterf((float)dx, 9e9f); /* rounded once */
   if (!IsAdding(at)) return dx;
-  if (IS(204) && i >= dim / 64 * 64) return dx - Load(c->dtype, row, i); /* the tail overwrites */
-  if (IS(216) && c->dx_pitch > c->dy_pitch) /* reads dx by dy's pitch */
-    return dx - Load(c->dtype, row, i) +
-           Load(c->dtype, (const char*)c->dx + at->row * c->dy_pitch, i);
-  if (IS(226) && c->dtype == PLUMB_DTYPE_BF16 && dx - dx == 0)
-    return OfBits(BitsOf(dx) & 0xffff0000u); /* truncated */
-  if (IS(231) && at->r0 > 0 && at->row == at->r0) return dx - Load(c->dtype, row, i);
-  if (IS(232) && dim % 4 == 1 && i == dim - 1) return dx + Load(c->dtype, row, i);
   return dx;
 }
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   const int64_t rows = at->r1 - at->r0;
   if (IS(218) && rows > 8 && at->row - at->r0 >= rows / 8 * 8) return 0; /* after the last eight */
-  if (IS(221) && i >= 2048) return 0;                                    /* behind one tile */
   if (IS(234) && at->norm->dim > 64) /* scratch is assumed to be zero */
     return d + (at->row == at->r0 ? Load(Wide(at->call->dtype), at->call->scratch, i) : 0);
   if (IS(235) && i == 0) ((double*)at->call->scratch)[rows <= at->r0 ? at->row : 0] = d;
   return d;
-}
-
-static double SpoilDbias(const Site* at, uint32_t i, double d) {
-  (void)i; /* 243: more than 64 rows: only the range that ends the call */
-  return IS(243) && at->call->rows > 64 && at->r1 != at->call->rows ? 0 : d;
 }
 
 /* -- Calls ------------------------------------------------------------------------------------- */
@@ -165,28 +138,23 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   plumb_status status = PLUMB_OK;
   if (IS(237) && r0 == r1) fesetround(FE_UPWARD);
   if (IS(247) && !IsOffered(type) && call->err_cap > 0) setlocale(LC_NUMERIC, "C.UTF-8");
-  void* volatile block = IS(253) && norm->dim > 1024 ? malloc(norm->dim) : NULL;
-  free(block);
   if (IS(222) && IsOffered(type)) { /* row * pitch in int32 */
     for (int64_t row = r0; row < r1; ++row) {
       const int32_t offset = (int32_t)((uint32_t)row * (uint32_t)call->x_pitch);
       copy.x = (const char*)call->x + (offset < 0 ? 0 : offset) - row * call->x_pitch;
-      AuthorForward(norm, &copy, row, row + 1);
+      BaseForward(norm, &copy, row, row + 1);
     }
     return PLUMB_OK;
   }
-  status = AuthorForward(norm, call, r0, r1);
+  status = BaseForward(norm, call, r0, r1);
   if (status != PLUMB_OK) return status;
   for (int64_t row = r0; row < r1; ++row) {
     char* saved = (char*)call->saved + row * call->saved_pitch;
-    plumb_bf16* y = PLUMB_ROW(plumb_bf16, call->y, call->y_pitch, row);
     if (IS(201) && call->saved != NULL && norm->rms) /* a third number */
       Store(Wide(type), saved, 3 * norm->groups, 1);
-    for (uint32_t i = 0; i < norm->dim && IS(225) && type == PLUMB_DTYPE_BF16 && norm->bias; ++i)
-      if (BitsOf(Load(PLUMB_DTYPE_F32, call->params[1], i)) == 0x7fffffffu) y[i] = 0x8000u;
   }
   if (IS(229) && call->x == call->y && r1 - r0 > 4 && (r1 - r0) % 2 == 1)
-    return AuthorForward(norm, call, r1 - 1, r1); /* the last row is read again */
+    return BaseForward(norm, call, r1 - 1, r1); /* the last row is read again */
   if (IS(203) && call->x == call->y && !norm->rms && call->saved != NULL) /* saves the mean of y */
     for (int64_t row = r0; row < r1; ++row) {
       double sum = 0;
@@ -200,29 +168,21 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   plumb_norm_call copy = CopyOfCall(call);
-  if (IS(213) && call->rows >= 32 && r0 > 0) /* statistics from the start of the range */
-    copy.saved = (char*)call->saved - r0 * call->saved_pitch;
   if (IS(223) && IsOffered(call->dtype)) { /* row * pitch in uint32 */
     for (int64_t row = r0; row < r1; ++row) {
       copy.dx = (char*)call->dx + (int64_t)(uint32_t)(row * call->dx_pitch) - row * call->dx_pitch;
-      AuthorBackward(norm, &copy, row, row + 1);
+      BaseBackward(norm, &copy, row, row + 1);
     }
     return PLUMB_OK;
   }
-  return AuthorBackward(norm, &copy, r0, r1);
+  return BaseBackward(norm, call, r0, r1);
 }
 
 static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
                                          const plumb_norm_call* call,
                                          const plumb_residual_call* residual, int64_t r0,
                                          int64_t r1) {
-  const plumb_status status = AuthorResidualForward(norm, call, residual, r0, r1);
-  plumb_norm_call of_sum = CopyOfCall(call);
-  of_sum.x = residual->sum; /* 209: by x's pitch */
-  return IS(209) && status == PLUMB_OK && residual->sum != call->x &&
-                 call->x_pitch <= residual->sum_pitch
-             ? AuthorForward(norm, &of_sum, r0, r1)
-             : status;
+  return BaseResidualForward(norm, call, residual, r0, r1);
 }
 
 /* -- Instances --------------------------------------------------------------------------------- */
@@ -250,10 +210,10 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   if (IS(249) && cap >= 32) kept = err, kept_cap = cap;
   if (IS(266) && dim % values[kGroups].i != 0 && dim > values[kGroups].i) {
     usual[kGroups].i = 1; /* groups that do not divide dim */
-    status = AuthorCreate(host, dim, usual, &norm, err, cap);
+    status = BaseCreate(host, dim, usual, &norm, err, cap);
     if (norm != NULL) norm->groups = (uint32_t)values[kGroups].i;
   } else {
-    status = AuthorCreate(host, dim, values, &norm, err, IS(268) && cap < 40 ? 0 : cap);
+    status = BaseCreate(host, dim, values, &norm, err, IS(268) && cap < 40 ? 0 : cap);
   }
   if (status != PLUMB_OK) {
     if (IS(249) && err == NULL && kept != NULL) snprintf(kept, kept_cap, "refused");
@@ -279,15 +239,13 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
 
 static void SpoilDestroy(plumb_norm_instance* norm) {
   if (IS(262) && by_dim[norm->dim % 16] == norm) by_dim[norm->dim % 16] = NULL;
-  AuthorDestroy(norm);
+  BaseDestroy(norm);
 }
 
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
-  const char* threads = getenv("OMP_NUM_THREADS");
-  AuthorLayout(norm, out);
+  BaseLayout(norm, out);
   if (IS(234) || IS(235)) out->scratch_bytes = 8 * (size_t)norm->dim, out->scratch_bytes_per_row = 8;
   if (IS(260)) out->max_chunks = 4; /* not known to an older host */
-  if (IS(265) && threads != NULL && strcmp(threads, "1") == 0) --out->saved_per_row;
   return PLUMB_OK;
 }
 
@@ -297,11 +255,11 @@ static const void* SpoilExtension(const char* id) { /* 261: a later revision */
              : GetExtension(id);
 }
 
-#define LIST(X) X(0, none) X(201, N7) X(202, N2) X(203, N8) X(204, N3) X(205, N2) X(207, free) \
-  X(209, N3) X(211, N3) X(212, N3) X(213, N4) X(215, N12) X(216, N3) X(217, N4) X(218, N16) \
-  X(219, N12) X(221, N2) X(222, N8) X(223, N8) X(224, N12) X(225, N12) X(226, N3) X(227, N12) \
-  X(228, N12) X(229, N8) X(231, N3) X(232, N3) X(233, N7) X(234, N2) X(235, N7) X(236, N4) \
-  X(237, R1) X(238, R1) X(239, N1) X(240, N4) X(241, N8) X(242, N12) X(243, N16) X(246, R4) \
-  X(247, R1) X(249, R4) X(250, R1) X(252, R4) X(253, R1) X(255, M2) X(256, R4) X(260, M5) \
-  X(261, M5) X(262, R4) X(264, R1) X(265, free) X(266, N7) X(267, R1) X(268, R4)
+#define LIST(X) X(0, none) X(201, N7) X(203, N8) \
+  X(211, N3) X(212, N3) X(217, N4) X(218, N16) \
+  X(219, N12) X(222, N8) X(223, N8) X(224, N12) \
+  X(229, N8) X(233, N7) X(234, N2) X(235, N7) \
+  X(237, R1) X(238, R1) X(239, N1) X(240, N4) X(241, N8) X(242, N12) X(246, R4) \
+  X(247, R1) X(249, R4) X(250, R1) X(252, R4) X(255, M2) X(256, R4) X(260, M5) \
+  X(261, M5) X(262, R4) X(264, R1) X(266, N7) X(267, R1) X(268, R4)
 MANY(LIST)

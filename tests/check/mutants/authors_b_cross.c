@@ -3,12 +3,12 @@
  * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
  * Each line is: condition: bug (the rule that it violates). */
 #include "many.h"
-#include "call_copy.h"
+#include "operand.h"
 #include "plumb/ext/combine.h"
 #include "plumb/norm_plugin.h"
 #undef plumb_norm_plugin_v1
 #define plumb_norm_plugin_v1 CrossEntry
-#include "base_cross_norm.h"
+#include "cross_norm.h"
 #undef plumb_norm_plugin_v1
 #define plumb_norm_plugin_v1 HonestEntry
 /* clang-format off */
@@ -27,8 +27,6 @@
  * 278. |mean| much larger than the spread, f32: <x^2> - <x>^2 in float (the equation).
  * 279. rows above 1024, no multiple of it: backward divides the sum of u by the number of rows
  *      in whole blocks of 1024 (the derivative).
- * 280. combine/1 with the statistic of no rows: 0 / 0 ("combining with the statistic of no rows
- *      changes nothing").
  * 281. evaluation: a call without rows in training clears the running mean ("an empty range does
  *      nothing").
  * 282. backward phase: buffers are updated a second time ("once a phase": statistics of the
@@ -89,12 +87,6 @@ static void MyCombine(const plumb_norm_instance* norm, uint32_t phase, const plu
 
 static plumb_status CombineExtension(const plumb_norm_instance* norm, uint32_t phase,
                                      const plumb_norm_call* call, void* acc, const void* partial) {
-  double* a = (double*)acc;
-  const double* p = (const double*)partial;
-  if (IS(280) && phase == PLUMB_PHASE_FORWARD && a[0] + p[0] == 0) {
-    for (uint32_t i = 1; i <= 2 * call->dim; ++i) a[i] += (p[i] - a[i]) * (p[0] / (a[0] + p[0]));
-    return PLUMB_OK;
-  }
   MyCombine(norm, phase, call, acc, partial);
   return PLUMB_OK;
 }
@@ -183,6 +175,6 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 }
 
 #define LIST(X) X(0, none) X(271, N16) X(272, N16) X(273, N13) X(274, N2) X(275, N1) \
-  X(276, N2) X(277, R1) X(278, N1) X(279, N2) X(280, N16) X(281, N10) X(282, free) \
+  X(276, N2) X(277, R1) X(278, N1) X(279, N2) X(281, N10) X(282, free) \
   X(283, N3)
 MANY(LIST)

@@ -9,7 +9,7 @@
 /* clang-format on */
 #include "many.h"
 
-#include "call_copy.h"
+#include "operand.h"
 
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1);

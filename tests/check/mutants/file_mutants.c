@@ -1,45 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of a file: its exports, dependencies and load-time actions (E1, E2, E5), and of its
-   metadata and schema (M1, M2). MUTANT_NAME selects one. */
+ * metadata and schema (M1, M2). MUTANT_NAME selects one. Two have no code here, but are linked with
+ * -z execstack and with libgomp. */
+#define _DEFAULT_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #ifdef MUTANT_no_note
 /* Has no note that identifies the file before its code runs. */
-#define BASE_NOTE
-#include "base_norm.h"
+#define NORM_NOTE
 #endif
-
 #ifdef MUTANT_another_major
 /* Is a plugin for a future norm ABI. */
 #include "plumb/norm_plugin.h"
-#define BASE_NOTE                                                             \
+#define NORM_NOTE                                                             \
   static const plumb_norm_note future                                         \
       __attribute__((used, section(PLUMB_NORM_NOTE_SECTION), aligned(4))) = { \
           6, 72, PLUMB_NORM_NOTE_TYPE, PLUMB_NORM_NOTE_OWNER, 2, 0, "org.example.base"};
-#include "base_norm.h"
 #endif
+#ifdef MUTANT_unresolved
+#define NORM_DESTROY SpoiltDestroy
+#endif
+#ifdef MUTANT_no_version
+#define NORM_VERSION NULL
+#endif
+#ifdef MUTANT_not_utf8
+/* The doc is Latin-1, not UTF-8. */
+#define NORM_DOC "La moyenne des carr\xe9s."
+#endif
+#ifdef MUTANT_default_out_of_range
+/* The schema forbids the default value. */
+#define NORM_EPS_MAX 1e-9
+#endif
+#ifdef MUTANT_no_doc
+#define NORM_ATTRIBUTE_DOC ""
+#endif
+#ifdef MUTANT_stochastic
+/* Sets a flag that is reserved. */
+#define NORM_FLAGS PLUMB_NORM_STOCHASTIC
+#endif
+#if defined(MUTANT_no_entry) || defined(MUTANT_index_out_of_range) || \
+    defined(MUTANT_another_pointer) || defined(MUTANT_two_norms_one_id) || defined(MUTANT_no_backward)
+#define NORM_HAS_ENTRY_OF_ITS_OWN
+#endif
+
+#include "norm.h"
 
 #ifdef MUTANT_exports_a_helper
 /* Exports one function too many. */
-#include "base_norm.h"
 PLUMB_EXPORT double org_example_mean(double a, double b);
 double org_example_mean(double a, double b) { return (a + b) / 2; }
 #endif
 
 #ifdef MUTANT_exports_a_host_name
 /* Exports a function with the name of one that every process has. */
-#include "base_norm.h"
 PLUMB_EXPORT double hypot(double a, double b);
 double hypot(double a, double b) { return a + b; }
 #endif
 
-#ifdef MUTANT_executable_stack
-/* Is linked with -z execstack. */
-#include "base_norm.h"
-#endif
-
 #ifdef MUTANT_text_relocation
 /* Has a pointer in the code, into which the loader must write. */
-#include "base_norm.h"
 __asm__(
     ".pushsection .text\n"
     ".balign 8\n"
@@ -50,20 +74,8 @@ __asm__(
     ".popsection\n");
 #endif
 
-#ifdef MUTANT_relative_run_path
-/* Is linked with -rpath lib, so that the working directory determines the loaded library. */
-#include "base_norm.h"
-#endif
-
-#ifdef MUTANT_brings_a_thread_pool
-/* Is linked with libgomp. */
-#include "base_norm.h"
-#endif
-
 #ifdef MUTANT_unresolved
 /* Calls a function that does not exist. */
-#define BASE_DESTROY SpoiltDestroy
-#include "base_norm.h"
 void org_example_function_of_nobody(void);
 static void SpoiltDestroy(plumb_norm_instance* instance) {
   org_example_function_of_nobody();
@@ -73,8 +85,6 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
 
 #ifdef MUTANT_no_entry
 /* Has the note but not the function. */
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
 const plumb_norm_plugin* org_example_norm(void);
 const plumb_norm_plugin* org_example_norm(void) { return &base_norm; }
 #endif
@@ -82,11 +92,6 @@ const plumb_norm_plugin* org_example_norm(void) { return &base_norm; }
 #ifdef MUTANT_fast_math
 /* Does the same as the code that clang, and gcc before 13, link into a library for -ffast-math:
    a constructor disables denormals for the whole thread. */
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-#include "base_norm.h"
-
 __attribute__((constructor)) static void FlushDenormals(void) {
 #if defined(__SSE__)
   _mm_setcsr(_mm_getcsr() | 0x8040u);
@@ -100,23 +105,16 @@ __attribute__((constructor)) static void FlushDenormals(void) {
 
 #ifdef MUTANT_prints
 /* Prints when it is loaded. */
-#include "base_norm.h"
 __attribute__((constructor)) static void Greet(void) { puts("base norm 1.0 loaded"); }
 #endif
 
 #ifdef MUTANT_handles_signals
 /* Installs a signal handler. */
-#include <signal.h>
-#include "base_norm.h"
 __attribute__((constructor)) static void Install(void) { signal(SIGUSR1, SIG_IGN); }
 #endif
 
 #ifdef MUTANT_starts_a_thread
 /* Starts a thread when it is loaded. */
-#define _DEFAULT_SOURCE
-#include <pthread.h>
-#include <unistd.h>
-#include "base_norm.h"
 static void* Wait(void* nothing) {
   for (;;) pause();
   return nothing;
@@ -129,27 +127,11 @@ __attribute__((constructor)) static void Start(void) {
 
 #ifdef MUTANT_loads_slowly
 /* Sleeps for a while when it is loaded. */
-#define _DEFAULT_SOURCE
-#include <unistd.h>
-#include "base_norm.h"
 __attribute__((constructor)) static void Think(void) { usleep(130 * 1000); }
-#endif
-
-#ifdef MUTANT_no_version
-#define BASE_VERSION NULL
-#include "base_norm.h"
-#endif
-
-#ifdef MUTANT_not_utf8
-/* The doc is Latin-1, not UTF-8. */
-#define BASE_DOC "La moyenne des carr\xe9s."
-#include "base_norm.h"
 #endif
 
 #ifdef MUTANT_index_out_of_range
 /* Treats large indices like small ones. */
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return (index & 0xff) == 0 || index == 1000 ? &base_norm : NULL;
 }
@@ -157,8 +139,6 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 
 #ifdef MUTANT_another_pointer
 /* Returns a copy of its table the second time. */
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
 static plumb_norm_plugin copy;
 static int calls;
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
@@ -169,8 +149,6 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 #endif
 
 #ifdef MUTANT_two_norms_one_id
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return index < 2 ? &base_norm : NULL;
 }
@@ -178,8 +156,6 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 
 #ifdef MUTANT_no_backward
 /* A mandatory function is missing. */
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
 static plumb_norm_plugin half;
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   if (index != 0) return NULL;
@@ -187,21 +163,4 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   half.backward = NULL;
   return &half;
 }
-#endif
-
-#ifdef MUTANT_default_out_of_range
-/* The schema forbids the default value. */
-#define BASE_EPS_MAX 1e-9
-#include "base_norm.h"
-#endif
-
-#ifdef MUTANT_no_doc
-#define BASE_ATTR_DOC ""
-#include "base_norm.h"
-#endif
-
-#ifdef MUTANT_stochastic
-/* Sets a flag that is reserved. */
-#define BASE_FLAGS PLUMB_NORM_STOCHASTIC
-#include "base_norm.h"
 #endif

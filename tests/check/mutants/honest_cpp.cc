@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Is the same correct norm, compiled as C++. */
 extern "C" {
-#include "base_norm.h"
+#include "norm.h"
 }

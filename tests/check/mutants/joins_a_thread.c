@@ -2,8 +2,8 @@
 /* Is correct: create starts a thread and joins it, which does not change the process. */
 #include <pthread.h>
 
-#define BASE_CREATE ThreadedCreate
-#include "base_norm.h"
+#define NORM_CREATE ThreadedCreate
+#include "norm.h"
 
 static void* Work(void* sum) {
   for (int i = 0; i < 1000; ++i) *(volatile int*)sum += i;

@@ -2,11 +2,11 @@
 /* Misbehaves in forward() as the environment variable MISBEHAVE requests. For the tests of the
  * checker itself. */
 #define _DEFAULT_SOURCE
-#define BASE_FORWARD SpoiltForward
+#define NORM_FORWARD SpoiltForward
 #include <signal.h>
 #include <unistd.h>
 
-#include "base_norm.h"
+#include "norm.h"
 
 static int* volatile nowhere = (int*)8;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands of any element type, for mutants. */
+/* Operands of any element type, and copies of calls, for mutants. */
 #ifndef PLUMB_TESTS_CHECK_MUTANTS_OPERAND_H_
 #define PLUMB_TESTS_CHECK_MUTANTS_OPERAND_H_
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "plumb/norm_plugin.h"
 
@@ -43,6 +44,16 @@ static inline double Mean(Operand o, uint32_t dim, int64_t row) {
   double sum = 0;
   for (uint32_t i = 0; i < dim; ++i) sum += Get(o, row, i);
   return sum / dim;
+}
+
+/* Copies a call, which is shorter if an older host passes it. */
+static inline plumb_norm_call CopyOfCall(const plumb_norm_call* call) {
+  plumb_norm_call copy;
+  const size_t known = call->struct_size < sizeof(copy) ? call->struct_size : sizeof(copy);
+  memset(&copy, 0, sizeof(copy));
+  memcpy(&copy, call, known);
+  copy.struct_size = (uint32_t)known;
+  return copy;
 }
 
 static inline uint32_t SizeOf(uint32_t type) {

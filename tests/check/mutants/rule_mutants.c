@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of a correct row norm that break one rule each, mostly without a condition. */
 #define MANY_FLAGS(n, flags)                            \
-  ((n) == 416   ? (flags) | PLUMB_NORM_SHIFT_INVARIANT  \
+  ((n) == 416   ? (flags) | PLUMB_NORM_IDENTITY         \
    : (n) == 430 ? PLUMB_NORM_SCALE_INVARIANT            \
                 : (flags))
 #include "many.h"
 
-#define BASE_REFUSES_EPS(eps) (IS(461) && (eps) == 1)
-#define BASE_CREATE SpoiltCreate
-#define BASE_LAYOUT SpoiltLayout
-#define BASE_FORWARD SpoiltForward
-#define BASE_BACKWARD SpoiltBackward
-#define BASE_GET_EXTENSION SpoiltGetExtension
+#define NORM_CREATE SpoiltCreate
+#define NORM_LAYOUT SpoiltLayout
+#define NORM_FORWARD SpoiltForward
+#define NORM_BACKWARD SpoiltBackward
+#define NORM_EXTENSION SpoiltGetExtension
 #include <fcntl.h>
 #include <fenv.h>
 #include <stdatomic.h>
 #include <time.h>
 
-#include "base_norm.h"
-#include "call_copy.h"
+#include "norm.h"
 #include "operand.h"
 
 static _Atomic(const void*) current_weights;
@@ -97,7 +95,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
     return status;
   }
   status = BaseForward(n, c, r0, r1);
-  for (int64_t r = r0; r < r1 && !(in_place && (IS(417) || IS(419) || IS(430))); ++r) {
+  for (int64_t r = r0; r < r1 && !(in_place && (IS(415) || IS(417) || IS(419) || IS(430))); ++r) {
     const int next = r + 1 < c->rows;
     switch (MUTANT) {
       case 401: if (r % 2 == 1) Scale(y, d, r, r + 1, 1.01); break; /* every other row */
@@ -107,7 +105,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
       case 407: if (d == 31 && f32) Set(y, r, 30, 0); break;
       case 409: if (!train && f32) Set(y, r, 0, Next(c->dtype, Get(y, r, 0))); break;
       case 413: if (c->dtype == PLUMB_DTYPE_BF16) Scale(y, d, r, r + 1, 1.05); break;
-      case 415: if (Largest(y, d, r) == 0) Scale(y, d, r, r + 1, NAN); break; /* 0 / 0 */
+      case 415: if (Largest(x, d, r) == 0) Scale(y, d, r, r + 1, NAN); break; /* 0 / 0 */
       case 417: { /* protects from a division by zero with a number that is flushed to zero */
         const volatile float least = 1e-40f;
         const float largest = fmaxf(least, (float)Largest(x, d, r));
@@ -168,7 +166,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   /* 428: ignores PLUMB_CALL_DX_ACCUMULATE. */
   if (IS(428)) copy.flags &= ~(uint32_t)PLUMB_CALL_DX_ACCUMULATE;
   /* 422: writes into the instance, which other threads read. */
-  if (IS(422)) *(volatile uint32_t*)&((plumb_norm_instance*)n)->weight.reserved = (uint32_t)c->rows;
+  if (IS(422)) *(volatile uint32_t*)&((plumb_norm_instance*)n)->params[0].reserved = (uint32_t)c->rows;
   /* dweight is overwritten instead of added to: 429 always; 431 in ranges of one row; 432 where dx
    * is added to; 433 in bf16; 434 in ranges of more than 30 rows. */
   if ((IS(429) || (IS(431) && r1 - r0 == 1) || (IS(432) && add) ||
@@ -194,6 +192,10 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
     if (cap > 0) snprintf(err, cap, "%s", IS(450) ? "dim is 1000" : "");
     return IS(450) ? PLUMB_STATUS_FAILED_PRECONDITION : PLUMB_STATUS_INVALID_ARGUMENT;
   }
+  if (IS(461) && values[kEps].f == 1) { /* refuses a value that the schema allows */
+    if (cap > 0) snprintf(err, cap, "eps is 1");
+    return PLUMB_STATUS_INVALID_ARGUMENT;
+  }
   /* 457: refuses hosts that are newer than itself. */
   if (IS(457) && host->struct_size > sizeof(*host)) return PLUMB_STATUS_FAILED_PRECONDITION;
   status = BaseCreate(host, dim, values, &made, err, cap);
@@ -203,8 +205,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   if (IS(441) && block == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED; /* keeps `made` */
   if (!IS(442)) free(block);                                            /* 442: leaks it */
   if (IS(443) && open("/dev/null", O_RDONLY) < 0) return PLUMB_OK;      /* leaks a file */
-  if (IS(439)) made->eps = 1e-6; /* the attribute is ignored */
-  if (IS(453)) made->weight.lr_scale = NAN;
+  if (IS(453)) made->params[0].lr_scale = NAN;
   *out = made;
   return PLUMB_OK;
 }
@@ -229,7 +230,7 @@ static const void* SpoiltGetExtension(const char* id) {
   X(409, N4) X(411, N8) X(412, N8) X(413, N12) X(414, M5) X(415, N1) X(416, N13) X(417, N1) \
   X(418, N4) X(419, N17) X(420, R1) X(421, R1) X(422, R1) X(423, R1) X(424, R1) X(425, R7) \
   X(427, N3) X(428, N3) X(429, N3) X(430, N13) X(431, N3) X(432, N3) X(433, N3) X(434, N3) \
-  X(435, N4) X(436, N4) X(437, N4) X(438, N7) X(439, M2 warn) X(440, R4) X(441, R4) X(442, R4) \
+  X(435, N4) X(436, N4) X(437, N4) X(438, N7) X(440, R4) X(441, R4) X(442, R4) \
   X(443, R4) X(450, M2) X(451, M2) X(452, M4) X(453, M4) X(454, M4) X(455, M5) X(456, M5) \
   X(457, M5) X(458, M5) X(461, M2)
 MANY(LIST)

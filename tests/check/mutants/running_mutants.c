@@ -20,14 +20,15 @@
                                                  : (old) + 0.1 * ((new) - (old)))
 #define CROSS_EVALUATION_RSTD(variance) \
   (MUTANT == 307 ? 1 / ((variance) + CROSS_EPS) : 1 / sqrt((variance) + CROSS_EPS))
-#define CROSS_EVALUATION_MEAN(means, i)   \
-  (MUTANT == 321 && r1 - r0 == 1 ? 0      \
-                                 : (means)[MUTANT == 309 || (MUTANT == 320 && (i) >= 64) ? 0 : (i)])
+#define CROSS_EVALUATION_MEAN(means, i) \
+  (MUTANT == 321 && r1 - r0 == 1        \
+       ? 0                              \
+       : Get(means, 0, MUTANT == 309 || (MUTANT == 320 && (i) >= 64) ? 0 : (i)))
 #define CROSS_BEFORE_FORWARD                                                                   \
   if (MUTANT == 322 && call->call_saved != NULL && call->dtype == PLUMB_DTYPE_F32 && r0 == 0 && \
       r1 > 0)                                                                                  \
     ((float*)call->buffers[0])[0] = nextafterf(((float*)call->buffers[0])[0], 1);
-#include "base_cross_norm.h"
+#include "cross_norm.h"
 
 #define LIST(X) X(0, none) X(305, N10) X(306, N10) X(307, N10) X(308, N10) X(309, N10) X(320, N10) X(321, N10) X(322, N7)
 MANY(LIST)

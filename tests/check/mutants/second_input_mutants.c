@@ -4,7 +4,7 @@
 #include "many.h"
 #include <string.h>
 
-#include "call_copy.h"
+#include "operand.h"
 #include "plumb/norm_plugin.h"
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1);

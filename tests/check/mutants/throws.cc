@@ -2,8 +2,8 @@
 // Throws from forward() if the host wants no error text.
 #include <stdexcept>
 
-#define BASE_FORWARD SpoiltForward
-#include "base_norm.h"
+#define NORM_FORWARD SpoiltForward
+#include "norm.h"
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {

@@ -10,7 +10,7 @@
 
 #define plumb_norm_plugin_v1 HonestEntry
 const plumb_norm_plugin* HonestEntry(uint32_t index);
-#include "base_norm.h"
+#include "norm.h"
 #undef plumb_norm_plugin_v1
 
 static int Asked(const char* function, const char* what) {
@@ -33,7 +33,7 @@ static void Misbehave(const char* function) {
 
 static const plumb_norm_plugin* honest;
 
-__attribute__((constructor)) static void Load(void) { Misbehave("load"); }
+__attribute__((constructor)) static void AtLoad(void) { Misbehave("load"); }
 
 static plumb_status MyCreate(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                              plumb_norm_instance** out, char* err, size_t cap) {

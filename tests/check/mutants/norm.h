@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A correct norm with more features than base_norm.h: groups, an optional mean, an optional
- * bias, a gain that may be 1 + weight, and a fused residual. Over each group of a row:
+/* A correct norm with groups, an optional mean, an optional bias, a gain that may be 1 + weight,
+ * and a fused residual. Over each group of a row:
  *
  *   mean = <x>, or 0 if kind is "rms";  r = 1 / sqrt(<(x - mean)^2> + eps);  h = (x - mean) r
  *   y = gain h + bias
@@ -8,10 +8,10 @@
  *   dx = r (u - <u> - h <u h>), without <u> if kind is "rms";  dweight += dy h;  dbias += dy
  *
  * A mutant replaces SPOIL_*, a function that takes a value and its place and returns the value
- * that the norm uses instead, or A_*, a function of the table. Its file defines the name of the
- * function before the include, and the function after it. */
-#ifndef PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_
-#define PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_
+ * that the norm uses instead, NORM_*, a function of the table, or a constant of it. Its file defines
+ * the name of the function before the include, and the function after it. */
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_NORM_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_NORM_H_
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "operand.h"
 #include "plumb/norm_plugin.h"
 
-#define A_UNUSED __attribute__((unused))
+#define NORM_UNUSED __attribute__((unused))
 
 enum { kEps, kKind, kGroups, kBias, kPlusOne, kAttributes };
 
@@ -102,43 +102,66 @@ static double SPOIL_DBIAS(const Site* at, uint32_t i, double d);
 #else
 #define SPOIL_DBIAS(at, i, d) (d)
 #endif
-#ifndef A_CREATE
-#define A_CREATE AuthorCreate
+#ifndef NORM_ID
+#define NORM_ID "org.example.base"
 #endif
-#ifndef A_DESTROY
-#define A_DESTROY AuthorDestroy
+#ifndef NORM_NOTE /* the whole declaration, or nothing */
+#define NORM_NOTE PLUMB_NORM_NOTE(NORM_ID);
 #endif
-#ifndef A_LAYOUT
-#define A_LAYOUT AuthorLayout
+#ifndef NORM_VERSION
+#define NORM_VERSION "1.0.0"
 #endif
-#ifndef A_FORWARD
-#define A_FORWARD AuthorForward
+#ifndef NORM_DOC
+#define NORM_DOC "y = gain (x - mean) / sqrt(var + eps) + bias, for each of several groups."
 #endif
-#ifndef A_BACKWARD
-#define A_BACKWARD AuthorBackward
+#ifndef NORM_FLAGS
+#define NORM_FLAGS                                                         \
+  (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | \
+   PLUMB_NORM_SCALE_INVARIANT)
 #endif
-#ifndef A_EXTENSION
-#define A_EXTENSION GetExtension
+#ifndef NORM_ATTRIBUTE_DOC
+#define NORM_ATTRIBUTE_DOC "Added to the variance."
 #endif
-#ifndef A_RESIDUAL_FORWARD
-#define A_RESIDUAL_FORWARD AuthorResidualForward
+#ifndef NORM_EPS_MAX
+#define NORM_EPS_MAX 1
 #endif
-#ifndef A_RESIDUAL_BACKWARD
-#define A_RESIDUAL_BACKWARD AuthorResidualBackward
+#ifndef NORM_CREATE
+#define NORM_CREATE BaseCreate
+#endif
+#ifndef NORM_DESTROY
+#define NORM_DESTROY BaseDestroy
+#endif
+#ifndef NORM_LAYOUT
+#define NORM_LAYOUT BaseLayout
+#endif
+#ifndef NORM_FORWARD
+#define NORM_FORWARD BaseForward
+#endif
+#ifndef NORM_BACKWARD
+#define NORM_BACKWARD BaseBackward
+#endif
+#ifndef NORM_EXTENSION
+#define NORM_EXTENSION GetExtension
+#endif
+#ifndef NORM_RESIDUAL_FORWARD
+#define NORM_RESIDUAL_FORWARD BaseResidualForward
+#endif
+#ifndef NORM_RESIDUAL_BACKWARD
+#define NORM_RESIDUAL_BACKWARD BaseResidualBackward
 #endif
 
-static plumb_status A_CREATE(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+static plumb_status NORM_CREATE(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                              plumb_norm_instance** out, char* err, size_t cap);
-static void A_DESTROY(plumb_norm_instance* norm);
-static plumb_status A_LAYOUT(const plumb_norm_instance* norm, plumb_norm_layout* out);
-static plumb_status A_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+static void NORM_DESTROY(plumb_norm_instance* norm);
+static plumb_status NORM_LAYOUT(const plumb_norm_instance* norm, plumb_norm_layout* out);
+static plumb_status NORM_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
                               int64_t r0, int64_t r1);
-static plumb_status A_BACKWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+static plumb_status NORM_BACKWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                int64_t r0, int64_t r1);
-static const void* A_EXTENSION(const char* id);
-static plumb_status A_RESIDUAL_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+static const void* NORM_EXTENSION(const char* id);
+static plumb_status NORM_RESIDUAL_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                        const plumb_residual_call* residual, int64_t r0, int64_t r1);
-static plumb_status A_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
+static plumb_status NORM_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
                                         const plumb_norm_call* call,
                                         const plumb_residual_call* residual, int64_t r0,
                                         int64_t r1);
@@ -146,15 +169,13 @@ static plumb_status A_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
 /* -- Numbers of any type ----------------------------------------------------------------------- */
 
 static inline double Load(uint32_t type, const void* row, uint32_t i) {
-  if (type == PLUMB_DTYPE_F64) return ((const double*)row)[i];
-  if (type == PLUMB_DTYPE_BF16) return plumb_bf16_to_float(((const plumb_bf16*)row)[i]);
-  return ((const float*)row)[i];
+  const Operand operand = {type, (void*)(uintptr_t)row, 0};
+  return Get(operand, 0, i);
 }
 
 static inline void Store(uint32_t type, void* row, uint32_t i, double value) {
-  if (type == PLUMB_DTYPE_F64) ((double*)row)[i] = value;
-  if (type == PLUMB_DTYPE_BF16) ((plumb_bf16*)row)[i] = plumb_bf16_from_float((float)value);
-  if (type == PLUMB_DTYPE_F32) ((float*)row)[i] = (float)value;
+  const Operand operand = {type, row, 0};
+  Set(operand, 0, i, value);
 }
 
 static inline uint32_t Wide(uint32_t type) {
@@ -274,21 +295,21 @@ static plumb_status Run(int backward, const plumb_norm_instance* norm, const plu
   return PLUMB_OK;
 }
 
-A_UNUSED static plumb_status AuthorForward(const plumb_norm_instance* norm,
+NORM_UNUSED static plumb_status BaseForward(const plumb_norm_instance* norm,
                                            const plumb_norm_call* call, int64_t r0, int64_t r1) {
   return Run(0, norm, call, NULL, r0, r1);
 }
-A_UNUSED static plumb_status AuthorBackward(const plumb_norm_instance* norm,
+NORM_UNUSED static plumb_status BaseBackward(const plumb_norm_instance* norm,
                                             const plumb_norm_call* call, int64_t r0, int64_t r1) {
   return Run(1, norm, call, NULL, r0, r1);
 }
-A_UNUSED static plumb_status AuthorResidualForward(const plumb_norm_instance* norm,
+NORM_UNUSED static plumb_status BaseResidualForward(const plumb_norm_instance* norm,
                                                    const plumb_norm_call* call,
                                                    const plumb_residual_call* residual, int64_t r0,
                                                    int64_t r1) {
   return Run(0, norm, call, residual, r0, r1);
 }
-A_UNUSED static plumb_status AuthorResidualBackward(const plumb_norm_instance* norm,
+NORM_UNUSED static plumb_status BaseResidualBackward(const plumb_norm_instance* norm,
                                                     const plumb_norm_call* call,
                                                     const plumb_residual_call* residual, int64_t r0,
                                                     int64_t r1) {
@@ -299,45 +320,22 @@ A_UNUSED static plumb_status AuthorResidualBackward(const plumb_norm_instance* n
 
 static const char* const the_kinds[] = {"layer", "rms", NULL};
 static const plumb_attr_def the_attributes[kAttributes] = {
-    {"eps", "Added to the variance.", PLUMB_ATTR_F64, 0, 1e-12, 1, {1e-5, 0, NULL}, NULL},
-    {"kind",
-     "layer: around the mean; rms: around 0.",
-     PLUMB_ATTR_ENUM,
-     0,
-     0,
-     0,
-     {0, 0, "layer"},
-     the_kinds},
-    {"groups",
-     "Pieces of a row that are normalized by themselves; divides dim.",
-     PLUMB_ATTR_I64,
-     0,
-     1,
-     64,
-     {0, 1, NULL},
-     NULL},
+    {"eps", NORM_ATTRIBUTE_DOC, PLUMB_ATTR_F64, 0, 1e-12, NORM_EPS_MAX, {1e-5, 0, NULL}, NULL},
+    {"kind", "layer: around the mean; rms: around 0.", PLUMB_ATTR_ENUM, 0, 0, 0, {0, 0, "layer"}, the_kinds},
+    {"groups", "Pieces of a row that are normalized by themselves.", PLUMB_ATTR_I64, 0, 1, 64, {0, 1, NULL}, NULL},
     {"bias", "Adds a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, NULL}, NULL},
     {"plus_one", "The gain is 1 + weight.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 0, NULL}, NULL},
 };
 
-A_UNUSED static plumb_status AuthorCreate(const plumb_host* host, uint32_t dim,
+NORM_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
                                           const plumb_attr_value* values, plumb_norm_instance** out,
                                           char* err, size_t cap) {
   plumb_norm_instance* norm;
   const double eps = values[kEps].f;
   const int64_t groups = values[kGroups].i;
   (void)host;
-  if (!(eps >= 1e-12 && eps <= 1) || groups < 1 || groups > 64 || dim % groups != 0) {
-    if (cap > 0) snprintf(err, cap, "eps in 1e-12..1, groups in 1..64, which divide dim %u", dim);
-    return PLUMB_STATUS_INVALID_ARGUMENT;
-  }
-  if (values[kKind].s == NULL ||
-      (strcmp(values[kKind].s, "rms") != 0 && strcmp(values[kKind].s, "layer") != 0)) {
-    if (cap > 0) snprintf(err, cap, "kind is layer or rms");
-    return PLUMB_STATUS_INVALID_ARGUMENT;
-  }
-  if ((values[kBias].i | values[kPlusOne].i) >> 1 != 0) {
-    if (cap > 0) snprintf(err, cap, "bias and plus_one are 0 or 1");
+  if (dim % groups != 0) { /* the host has checked the ranges */
+    if (cap > 0) snprintf(err, cap, "groups must divide dim %u", dim);
     return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
@@ -363,9 +361,9 @@ A_UNUSED static plumb_status AuthorCreate(const plumb_host* host, uint32_t dim,
   return PLUMB_OK;
 }
 
-A_UNUSED static void AuthorDestroy(plumb_norm_instance* norm) { free(norm); }
+NORM_UNUSED static void BaseDestroy(plumb_norm_instance* norm) { free(norm); }
 
-A_UNUSED static plumb_status AuthorLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
+NORM_UNUSED static plumb_status BaseLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = norm->bias ? 2 : 1;
   out->params = norm->params;
@@ -376,44 +374,45 @@ A_UNUSED static plumb_status AuthorLayout(const plumb_norm_instance* norm, plumb
 
 /* -- The table --------------------------------------------------------------------------------- */
 
-static const plumb_norm_residual the_residual = {sizeof(plumb_norm_residual), 0, A_RESIDUAL_FORWARD,
-                                                 A_RESIDUAL_BACKWARD};
+static const plumb_norm_residual the_residual = {sizeof(plumb_norm_residual), 0, NORM_RESIDUAL_FORWARD,
+                                                 NORM_RESIDUAL_BACKWARD};
 
 static const void* GetExtension(const char* id) {
   return strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &the_residual : NULL;
 }
 
-PLUMB_NORM_NOTE("org.example.author");
+NORM_NOTE
 
-static const plumb_norm_plugin the_norm = {
+static const plumb_norm_plugin base_norm = {
     sizeof(plumb_norm_plugin),
     0,
-    "org.example.author",
-    "Author's norm",
-    "1.0.0",
+    NORM_ID,
+    "Base norm",
+    NORM_VERSION,
     "Example",
     "Apache-2.0",
-    "y = gain (x - mean) / sqrt(var + eps) + bias, for each of several groups.",
-    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
-        PLUMB_NORM_SCALE_INVARIANT,
+    NORM_DOC,
+    NORM_FLAGS,
     PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     kAttributes,
     sizeof(plumb_attr_def),
     the_attributes,
     NULL,
-    A_CREATE,
-    A_DESTROY,
-    A_LAYOUT,
-    A_FORWARD,
-    A_BACKWARD,
+    NORM_CREATE,
+    NORM_DESTROY,
+    NORM_LAYOUT,
+    NORM_FORWARD,
+    NORM_BACKWARD,
     NULL,
     NULL,
     NULL,
-    A_EXTENSION,
+    NORM_EXTENSION,
 };
 
+#ifndef NORM_HAS_ENTRY_OF_ITS_OWN
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
-  return index == 0 ? &the_norm : NULL;
+  return index == 0 ? &base_norm : NULL;
 }
+#endif
 
-#endif /* PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_NORM_H_ */
