@@ -15,8 +15,8 @@ namespace {
 constexpr int kVerdicts = 5;
 
 const char* NameOf(Verdict verdict) {
-  constexpr const char* kNames[kVerdicts] = {"pass", "note", "skip", "warn", "fail"};
-  return kNames[static_cast<size_t>(verdict)];
+  constexpr const char* kVerdictNames[kVerdicts] = {"pass", "note", "skip", "warn", "fail"};
+  return kVerdictNames[static_cast<size_t>(verdict)];
 }
 
 // Makes text of a plugin safe for a terminal. Lines after the first are indented like it.
