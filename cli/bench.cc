@@ -307,7 +307,7 @@ std::string Profiles(const std::vector<PassFigures>& passes) {
 }
 
 // Returns the name of a given option that only training reads, or "".
-std::string TrainingOption(const BenchFlags& options, const Settings& settings) {
+std::string TrainingOption(const BenchFlags& options, const Assignments& settings) {
   if (!options.data.empty()) return "--data";
   if (!options.train.empty()) return "--train";
   if (!options.dtype.empty()) return "--dtype";
@@ -322,7 +322,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
         "plumb bench measures one process; measure several ranks with mpirun plumb train");
   }
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(options.settings));
   const std::string unused = TrainingOption(options, settings);
   if (!unused.empty() && !options.only.empty() && options.only != "train") {
     return absl::InvalidArgumentError(

@@ -47,7 +47,7 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
 absl::StatusOr<api::Model> OpenModel(const std::string& path,
                                      const std::vector<std::string>& assignments,
                                      HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(assignments));
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(assignments));
   if (!settings.train.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--set train.", settings.train.front().first,

@@ -268,7 +268,7 @@ absl::Status Draw(const DescribeFlags& options, const api::Model& model) {
 
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(options.settings));
   PLUMB_ASSIGN_OR_RETURN(api::Model model,
                          OpenModel(options.model, ModelSettings(options.settings), runtime.get()));
   if (!options.svg.empty()) {

@@ -108,7 +108,7 @@ ProbeOptions ToProbe(const TrainFlags& options) {
 }
 
 absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(options.settings));
   if (options.model.empty() && !options.resume) {
     return absl::InvalidArgumentError(
         "MODEL is missing; write plumb train MODEL.pbtxt --data FILE (only --resume works without "

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -24,10 +25,17 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr char kStream[] = ".residual";
 constexpr char kOutputWeight[] = ".down.weight";
 
-// Returns `seq` distinct tokens of 0..vocab_size-1: the start of a shuffle.
+// Returns `seq` distinct tokens of 0..vocab_size-1: the start of a shuffle by SplitMix64 (Steele,
+// Lea & Flood 2014).
 std::vector<int32_t> DistinctTokens(int64_t seq, int64_t vocab_size, uint64_t seed) {
-  const std::vector<int64_t> order = Permutation(RngStream(seed, "theory-tokens"), vocab_size);
-  return std::vector<int32_t>(order.begin(), order.begin() + seq);
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  std::vector<int32_t> ids(static_cast<size_t>(vocab_size));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (size_t i = 0; i < static_cast<size_t>(seq); ++i) {
+    std::swap(ids[i], ids[i + MixBits(seed + i * kStep) % (ids.size() - i)]);
+  }
+  ids.resize(static_cast<size_t>(seq));
+  return ids;
 }
 
 // Points of a model that are probed, in the order of the data.

@@ -296,8 +296,8 @@ absl::Status CheckSetting(const std::string& path) {
       absl::StrCat("\"", path, "\": a setting begins with \"model.\" or \"train.\"", suggestion));
 }
 
-absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {
-  Settings settings;
+absl::StatusOr<Assignments> ParseSettings(const std::vector<std::string>& assignments) {
+  Assignments settings;
   for (const std::string& assignment : assignments) {
     const size_t equals = assignment.find('=');
     if (equals == std::string::npos) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe: training settings of a model (plumb.v1.Train), with plumb.h's defaults filled in, and the
-// memory that training with it takes. Settings: fields of models and recipes by path,
+// memory that training with it takes. Assignments: fields of models and recipes by path,
 // "model.n_layer", as --set assigns them. Values; pure functions.
 #ifndef PLUMB_RUNTIME_CLIENT_RECIPE_H_
 #define PLUMB_RUNTIME_CLIENT_RECIPE_H_
@@ -111,14 +111,14 @@ absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::s
 // be a field there. Does not check the rest of the path.
 absl::Status CheckSetting(const std::string& path);
 
-// Settings in the order of their assignments, without "model." and "train.".
-struct Settings {
+// Assigned fields in the order of their assignments, without "model." and "train.".
+struct Assignments {
   Overrides model, train;
 };
 
 // Parses assignments such as "model.n_layer=4" and "train.max_steps=200". Errors: those of
 // CheckSetting, and an assignment without "=".
-absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
+absl::StatusOr<Assignments> ParseSettings(const std::vector<std::string>& assignments);
 
 }  // namespace plumb
 

@@ -48,7 +48,7 @@ absl::StatusOr<TrainRequest> ToRequest(const plumb_run_training& training) {
   PLUMB_ASSIGN_OR_RETURN(
       const std::vector<std::string> words,
       ListOf<std::string>("settings", training.settings, training.settings_count));
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(words));
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(words));
   TrainRequest request;
   request.model_path = TextOf(training.model);
   request.data_path = TextOf(training.data);
