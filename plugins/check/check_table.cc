@@ -133,7 +133,7 @@ std::vector<Check> MakeChecks() {
           {"dim=1|7|64|1000|4096,rows=19,context=0|1", "dim=1|7|64|1000|4096,rows=21,seed=1|4"}, 0,
           {"R7"}),
       Exploring("R4", 3, "create and destroy leave nothing behind, also without memory", CheckLife,
-                {"dim=64|60|1|3|100|768,type=f32"}, 0, {}),
+                {"dim=64|60|1|3|100|768,type=f32", "dim=64,type=f32,attributes=*"}, 0, {}),
       Exploring("R7", 2, "returns and throws nothing, whatever the numbers", AtPoints(Returns),
                 {"dim=1|2|5|64|100|768,rows=1|23", "dim=1|2|5|64|100|768,rows=11,seed=1|4",
                  "dim=1|2|5|64|100|768,rows=11,x=4|8|9|10,dy=4|8|9|10"},
