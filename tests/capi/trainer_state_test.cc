@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of trainers that are planned, stepped on short sequences, saved tensor by tensor, probed
 // without a callback, and profiled.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -29,10 +30,11 @@ struct Filler {
 
   static int32_t Fill(void* self, int64_t i, int32_t* inputs, int32_t* targets, int64_t* seq) {
     auto* const filler = static_cast<Filler*>(self);
+    const int64_t room = *seq;
     if (!filler->seqs.empty()) {
       *seq = filler->seqs[static_cast<size_t>(i) % filler->seqs.size()];
     }
-    for (int64_t at = 0; at < 2 * *seq; ++at) {
+    for (int64_t at = 0; at < 2 * std::min(*seq, room); ++at) {
       inputs[at] = static_cast<int32_t>((at * 11 + i * 5 + filler->step * 3) % kWideVocabulary) +
                    filler->more;
       targets[at] = at % 5 == 0 ? -1 : static_cast<int32_t>((at * 7 + i) % kWideVocabulary);
