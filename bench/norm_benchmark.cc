@@ -25,7 +25,7 @@ namespace {
 
 using plumb::NormCase;
 
-std::string NameOf(const NormCase& c) {
+std::string GetName(const NormCase& c) {
   std::ostringstream name;
   name << c.pass << "/" << c.dtype << "/" << c.rows << "x" << c.dim << "/threads:" << c.threads
        << "/" << c.by;
@@ -54,7 +54,7 @@ int Serve() {
       std::cout << "none" << std::endl;
       continue;
     }
-    const std::string name = NameOf(c);
+    const std::string name = GetName(c);
     if (cases.count(name) == 0) cases[name] = plumb::MakeNormCase(c);
     const std::function<void()>& run = cases[name];
     if (!run) {
@@ -101,13 +101,13 @@ void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
     for (size_t i = 0; i < shares.size(); ++i) shares[i].push_back(times[0] / times[i + 1]);
     outside.push_back(times[1 + kOutside] / times[1 + kShipped]);
   }
-  const double copy = Median(copies), gigabytes = static_cast<double>(plumb::BytesOf(c)) / copy;
+  const double copy = Median(copies), gigabytes = static_cast<double>(plumb::GetBytes(c)) / copy;
   const std::string shape = std::to_string(c.rows) + "x" + std::to_string(c.dim);
   std::cout << std::fixed;
   if (json) {
     std::cout << (first ? "[\n" : ",\n") << std::setprecision(3) << "{\"pass\": \"" << c.pass
               << "\", \"dtype\": \"" << c.dtype << "\", \"rows\": " << c.rows
-              << ", \"dim\": " << c.dim << ", \"bytes\": " << plumb::BytesOf(c)
+              << ", \"dim\": " << c.dim << ", \"bytes\": " << plumb::GetBytes(c)
               << ", \"memcpy_us\": " << copy / 1e3;
     for (size_t i = 0; i < shares.size(); ++i) {
       std::cout << ", \"" << kCompared[i].title << "_of_memcpy\": " << Median(shares[i]);

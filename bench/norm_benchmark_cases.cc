@@ -58,7 +58,7 @@ void ForChunks(const NormCase& c, const Body& body) {
 
 struct Copy {
   explicit Copy(const NormCase& c_in)
-      : c(c_in), row_bytes(BytesOf(c) / 2 / c.rows), from(row_bytes * c.rows), to(from.size()) {
+      : c(c_in), row_bytes(GetBytes(c) / 2 / c.rows), from(row_bytes * c.rows), to(from.size()) {
     std::memset(from.data(), 1, static_cast<size_t>(from.size()));
     std::memset(to.data(), 1, static_cast<size_t>(to.size()));
   }
@@ -293,7 +293,7 @@ std::function<void()> Runner(const NormCase& c) {
 
 }  // namespace
 
-int64_t BytesOf(const NormCase& c) {
+int64_t GetBytes(const NormCase& c) {
   const int64_t operand = c.rows * c.dim * ElementBytes(c);
   if (c.pass == "forward") return 2 * operand;
   if (c.pass == "backward") return 3 * operand;

@@ -22,7 +22,7 @@ struct NormCase {
 };
 
 // Returns the bytes that the pass must move: each operand once, without parameters and statistics.
-int64_t BytesOf(const NormCase& c);
+int64_t GetBytes(const NormCase& c);
 
 // Returns a function that runs the case once; empty if there is no such case.
 std::function<void()> MakeNormCase(const NormCase& c);

@@ -92,7 +92,7 @@ struct Bench {
 };
 
 // Returns the product whose speed is the peak for activations of this type.
-api::Speed SpeedOf(const std::string& dtype) {
+api::Speed PeakProduct(const std::string& dtype) {
   return dtype == "bf16" ? api::Speed::kGemmBf16 : api::Speed::kGemmF32;
 }
 
@@ -160,7 +160,7 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     if (bench->interrupts.requested()) return Interrupted();
     bench->Show("training", round);
     const absl::StatusOr<double> speed =
-        Best([&] { return machine.Measure(SpeedOf(train.dtype())); });
+        Best([&] { return machine.Measure(PeakProduct(train.dtype())); });
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
@@ -210,7 +210,7 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     if (bench->interrupts.requested()) return Interrupted();
     if (round >= 0) bench->Show("prompt", round);
     const absl::StatusOr<double> speed =
-        Best([&] { return machine->Measure(SpeedOf(bench->options.weights)); });
+        Best([&] { return machine->Measure(PeakProduct(bench->options.weights)); });
     PLUMB_RETURN_IF_ERROR(decode->Reset());
     PLUMB_ASSIGN_OR_RETURN(const BenchStep step, decode->Feed(n));
     if (round < 0) continue;  // compiles
@@ -332,7 +332,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
   PLUMB_ASSIGN_OR_RETURN(ModelSource model,
                          ReadModelSource(options.model, std::move(settings.model)));
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
-  if (VocabSizeOf(spec) == 0 && (options.data.empty() || options.only != "train")) {
+  if (GetVocabSize(spec) == 0 && (options.data.empty() || options.only != "train")) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
         options.data.empty()

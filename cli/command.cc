@@ -54,7 +54,7 @@ absl::StatusOr<api::Model> OpenModel(const std::string& path,
                      ": this command does not train; set only model.*"));
   }
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path, std::move(settings.model)));
-  if (VocabSizeOf(spec) == 0) {
+  if (GetVocabSize(spec) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
                      ": vocab_size is missing, and there is no data to take it from; set it with "

@@ -44,7 +44,7 @@ struct DemoFlags {
 };
 
 // Returns a file's content, or nullopt if it cannot be read.
-std::optional<std::string> ContentOf(const std::string& path) {
+std::optional<std::string> ReadIfExists(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   return std::string(std::istreambuf_iterator<char>(file), {});
@@ -65,7 +65,7 @@ absl::Status CheckDirectory(const std::string& out) {
     return absl::InvalidArgumentError(absl::StrCat(out, ": cannot read: ", error.message()));
   }
   if (empty) return absl::OkStatus();
-  const std::optional<std::string> marker = ContentOf(absl::StrCat(out, "/", kMarker));
+  const std::optional<std::string> marker = ReadIfExists(absl::StrCat(out, "/", kMarker));
   if (!marker || !absl::StartsWith(*marker, kMarkerHead)) {
     return absl::AlreadyExistsError(
         absl::StrCat(out,
@@ -75,7 +75,7 @@ absl::Status CheckDirectory(const std::string& out) {
   for (const EmbeddedFile& file : DemoFiles()) {
     const std::string path = absl::StrCat(out, "/", file.name);
     if (file.name == kMarker || !fs::exists(path, error)) continue;
-    if (ContentOf(path) == file.content) continue;
+    if (ReadIfExists(path) == file.content) continue;
     return absl::AlreadyExistsError(
         absl::StrCat(path,
                      ": is no longer as plumb demo wrote it, so nothing is overwritten; plumb "
@@ -116,7 +116,7 @@ absl::Status CheckNorm(HostRuntime* runtime) {
 // `out`.
 absl::StatusOr<int64_t> NumberOfSeeds(const DemoFlags& options, const std::string& out) {
   const absl::StatusOr<Study> study = ReadStudy(absl::StrCat(out, "/study.pbtxt"));
-  const int64_t begun = study.ok() ? static_cast<int64_t>(SeedsOf(study->fields).size()) : 0;
+  const int64_t begun = study.ok() ? static_cast<int64_t>(GetSeeds(study->fields).size()) : 0;
   if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
   if (options.seeds == 0 || options.seeds == begun) return begun;
   return absl::InvalidArgumentError(

@@ -92,7 +92,7 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
 }
 
 // Opens MODEL.pbtxt with the weights of a file or, without --weights, a run.
-absl::StatusOr<api::Model> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
+absl::StatusOr<api::Model> BuildModel(const EvalFlags& options, HostRuntime* runtime) {
   if (options.weights.empty()) {
     PLUMB_ASSIGN_OR_RETURN(RunModel run, OpenRunModel(runtime, options.subject, options.ema));
     return std::move(run.model);
@@ -104,7 +104,7 @@ absl::StatusOr<api::Model> ModelOf(const EvalFlags& options, HostRuntime* runtim
 }
 
 absl::StatusOr<ModelOutputs> RunOnTokens(const EvalFlags& options, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(api::Model model, WithWarnings(runtime, ModelOf(options, runtime)));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, WithWarnings(runtime, BuildModel(options, runtime)));
   PLUMB_ASSIGN_OR_RETURN(const TokenBatch tokens, ReadTokens(options.tokens));
   return RunTokens(&model, tokens, options.wants_gradients());
 }

@@ -300,7 +300,7 @@ constexpr size_t kTextColumn = 24;      // where descriptions begin
 constexpr size_t kMinTextColumns = 20;  // width of descriptions in a narrow terminal
 
 // Returns the names in alphabetical order, because CLI11 orders options by address.
-std::string NamesOf(const std::set<CLI::Option*>& options) {
+std::string GetNames(const std::set<CLI::Option*>& options) {
   std::set<std::string> names;
   for (const CLI::Option* option : options) names.insert(option->get_name());
   return absl::StrJoin(names, ", ");
@@ -430,10 +430,10 @@ std::string FillText(absl::string_view text, size_t column, size_t columns) {
 std::string OptionText(const CLI::Option* option) {
   std::string text = option->get_description();
   if (option->get_required()) absl::StrAppend(&text, ". Required");
-  if (const std::string needed = NamesOf(option->get_needs()); !needed.empty()) {
+  if (const std::string needed = GetNames(option->get_needs()); !needed.empty()) {
     absl::StrAppend(&text, ". Needs ", needed);
   }
-  if (const std::string excluded = NamesOf(option->get_excludes()); !excluded.empty()) {
+  if (const std::string excluded = GetNames(option->get_excludes()); !excluded.empty()) {
     absl::StrAppend(&text, ". Not with ", excluded);
   }
   return text;

@@ -148,7 +148,7 @@ std::vector<std::string> ReversedWords(int argc, char** argv) {
 
 int Finish(const absl::Status& status) {
   if (!status.ok() && !IsReaderGone(status)) PrintError(status.message());
-  return ExitCodeOf(status);
+  return ToExitCode(status);
 }
 
 // Prints the error with the memory limit, or without it if no memory is left for that.

@@ -47,7 +47,7 @@ bool Collide(const NamedFile& a, const NamedFile& b) {
 
 bool IsReaderGone(const absl::Status& status) { return status.GetPayload(kReaderGone).has_value(); }
 
-int ExitCodeOf(const absl::Status& status) {
+int ToExitCode(const absl::Status& status) {
   if (IsReaderGone(status)) return kExitReaderGone;
   switch (status.code()) {
     case absl::StatusCode::kOk:

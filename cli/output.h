@@ -28,7 +28,7 @@ inline constexpr int kExitInterrupted = 130;
 inline constexpr int kExitReaderGone = 141;  // a shell's code for a program killed by SIGPIPE
 
 // Returns the exit code for an error.
-int ExitCodeOf(const absl::Status& status);
+int ToExitCode(const absl::Status& status);
 // Returns kExitOk, or the error.
 absl::StatusOr<int> ExitOk(const absl::Status& status);
 

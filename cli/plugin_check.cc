@@ -72,8 +72,8 @@ struct PluginBenchFlags {
 };
 
 // Returns the file of a norm, and its id if the norm was given by its id.
-absl::StatusOr<std::pair<std::string, std::string>> FileOf(const std::string& norm,
-                                                           HostRuntime* runtime) {
+absl::StatusOr<std::pair<std::string, std::string>> GetFile(const std::string& norm,
+                                                            HostRuntime* runtime) {
   if (absl::StrContains(norm, '/') || absl::EndsWith(norm, ".so")) return std::make_pair(norm, "");
   PLUMB_ASSIGN_OR_RETURN(const std::string text,
                          WithWarnings(runtime, ToStatus(runtime->api().DescribePlugin(norm))));
@@ -85,8 +85,8 @@ absl::StatusOr<std::pair<std::string, std::string>> FileOf(const std::string& no
 absl::StatusOr<int> RunBench(const PluginBenchFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(const std::string program, FindChecker());
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const auto norm, FileOf(options.norm, runtime.get()));
-  PLUMB_ASSIGN_OR_RETURN(const auto against, FileOf(options.against, runtime.get()));
+  PLUMB_ASSIGN_OR_RETURN(const auto norm, GetFile(options.norm, runtime.get()));
+  PLUMB_ASSIGN_OR_RETURN(const auto against, GetFile(options.against, runtime.get()));
   return Exec(program, "plumb plugin bench",
               {"--bench", norm.first, norm.second, against.first, against.second,
                absl::StrCat(options.rounds), options.json ? "json" : "text"});

@@ -41,7 +41,7 @@ int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
   if (exit_code.ok()) return launch->End(absl::OkStatus(), *exit_code);
   const absl::Status& status = exit_code.status();
   return launch->End(IsReaderGone(status) ? absl::Status(status.code(), "") : status,
-                     ExitCodeOf(status));
+                     ToExitCode(status));
 }
 
 // Returns `invocation` with this rank's number of threads if neither --threads nor OMP_NUM_THREADS
@@ -77,7 +77,7 @@ int EndBeforeJoining(const absl::Status& status) {
   const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(RankOptions());
   if (launch.ok()) return EndRanks(launch->get(), status);
   if (!status.message().empty()) PrintError(status.message());
-  return ExitCodeOf(status);
+  return ToExitCode(status);
 }
 
 absl::StatusOr<int> RunRanks(

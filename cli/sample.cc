@@ -73,7 +73,7 @@ std::string ShownIds(const GenerateResult& result) {
 }
 
 // Returns the beginnings of the samples: the text, or each list of tokens.
-absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& options) {
+absl::StatusOr<std::vector<GenerateOptions>> GetPrompts(const SampleFlags& options) {
   const GenerateOptions generate = ToGenerateOptions(options);
   if (options.prompt_tokens.empty()) return std::vector<GenerateOptions>{generate};
   if (!options.prompt.empty()) {
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& option
 
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(options.weights));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<GenerateOptions> prompts, PromptsOf(options));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<GenerateOptions> prompts, GetPrompts(options));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
                          WithWarnings(runtime.get(), TrainedModel::Open(runtime.get(), options.run,

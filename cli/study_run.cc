@@ -157,7 +157,8 @@ void StudyConsole::PrintInterrupted() {
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, bool quiet,
                               StudyConsole* console, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(const StudyPlan plan, PlanStudy(request, console, runtime));
-  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements needs, RequirementsOf(plan, runtime->threads()));
+  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements needs,
+                         ComputeRequirements(plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(needs, plan));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> worker,
                          console->CreateRuntime(needs.division.threads));

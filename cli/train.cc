@@ -87,7 +87,7 @@ std::string ModelName(const std::string& path, const Overrides& overrides, HostR
   if (!spec.ok()) return stem;
   // Errors are ignored here, because opening the run reports them.
   for (const auto& [field, value] : overrides) SetField(field, value, &*spec).IgnoreError();
-  if (VocabSizeOf(*spec) == 0) SetField("vocab_size", "1", &*spec).IgnoreError();
+  if (GetVocabSize(*spec) == 0) SetField("vocab_size", "1", &*spec).IgnoreError();
   const absl::StatusOr<api::Model> model = CreateModel(runtime, *spec);
   if (!model.ok()) return stem;
   const absl::StatusOr<Json> description = DescribeModel(*model);

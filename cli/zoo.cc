@@ -46,7 +46,7 @@ std::string NormName(const std::string& slot) {
   return norm.substr(0, norm.find('('));
 }
 
-Row RowOf(const ZooModel& model) {
+Row MakeRow(const ZooModel& model) {
   const Json& layers = model.description["layers"];
   Row row;
   row.name = model.name;
@@ -74,7 +74,7 @@ Row RowOf(const ZooModel& model) {
 }
 
 Json ToJson(const ZooModel& model) {
-  const Row row = RowOf(model);
+  const Row row = MakeRow(model);
   return {{"name", model.name},
           {"file", model.path},
           {"parameters", model.description["totals"]["parameters"]},
@@ -97,7 +97,7 @@ absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
   std::vector<std::vector<std::string>> rows = {
       {"model", "parameters", "placement", "norm", "equations"}};
   for (const ZooModel& model : models) {
-    const Row row = RowOf(model);
+    const Row row = MakeRow(model);
     rows.push_back({row.name, row.parameters, row.placement, row.norm, row.equations});
   }
   std::string text = AlignColumns(rows, "lrlll", "");

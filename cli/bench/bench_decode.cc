@@ -29,13 +29,13 @@ struct DecodeBench::Impl {
   int64_t profiled_steps = 0;       // each may consist of several passes
   std::map<int64_t, double> flops;  // forward pass over one sequence, by tokens
 
-  absl::StatusOr<double> FlopsOf(int64_t n);
+  absl::StatusOr<double> CountFlops(int64_t n);
   absl::Status Profiles(bool on);
   absl::Status Feed(int64_t n);
   absl::StatusOr<BenchStep> Step(int64_t n);
 };
 
-absl::StatusOr<double> DecodeBench::Impl::FlopsOf(int64_t n) {
+absl::StatusOr<double> DecodeBench::Impl::CountFlops(int64_t n) {
   const auto [it, is_new] = flops.try_emplace(n, 0.0);
   if (is_new) {
     PLUMB_ASSIGN_OR_RETURN(const api::Work work, ToStatus(model->Work(api::Pass::kFeed, n)));
@@ -81,7 +81,7 @@ absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n) {
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (profiles) ++profiled_steps;
   step.tokens = n * batch;
-  PLUMB_ASSIGN_OR_RETURN(step.flops, FlopsOf(n));
+  PLUMB_ASSIGN_OR_RETURN(step.flops, CountFlops(n));
   step.flops *= static_cast<double>(batch);
   return step;
 }
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runt
                                                                const ModelSource& model,
                                                                const DecodeBenchRequest& request) {
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
-  if (VocabSizeOf(spec) == 0) {
+  if (GetVocabSize(spec) == 0) {
     return absl::InvalidArgumentError("vocab_size is missing; set it with --vocab N");
   }
   auto bench = std::unique_ptr<DecodeBench>(new DecodeBench);

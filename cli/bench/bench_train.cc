@@ -104,7 +104,7 @@ struct TrainBench::Impl {
   bool profiles = false;
   std::map<int64_t, double> flops;  // flops of a step, keyed by tokens per row
 
-  absl::StatusOr<double> FlopsOf(int64_t tokens);
+  absl::StatusOr<double> CountFlops(int64_t tokens);
   absl::Status Profiles(bool on);
   absl::StatusOr<BenchStep> Step();
 };
@@ -115,7 +115,7 @@ absl::Status TrainBench::Impl::Profiles(bool on) {
   return ToStatus(trainer->Profile(on));
 }
 
-absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
+absl::StatusOr<double> TrainBench::Impl::CountFlops(int64_t tokens) {
   const int64_t rows =
       int64_t{recipe.fields.batch_size()} * int64_t{recipe.fields.gradient_accumulation_steps()};
   const int64_t seq = std::max<int64_t>(1, CeilDiv(tokens, rows));
@@ -140,7 +140,7 @@ absl::StatusOr<BenchStep> TrainBench::Impl::Step() {
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   step.tokens = result.tokens;
   step.loss = result.loss;
-  PLUMB_ASSIGN_OR_RETURN(step.flops, FlopsOf(result.tokens));
+  PLUMB_ASSIGN_OR_RETURN(step.flops, CountFlops(result.tokens));
   return step;
 }
 
@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
     source.settings.emplace_back("context_length", absl::StrCat(request.seq));
   }
   PLUMB_ASSIGN_OR_RETURN(api::Spec spec, source.Parse());
-  const int64_t vocab_size = VocabSizeOf(spec);
+  const int64_t vocab_size = GetVocabSize(spec);
   // Resolved once without the data, to know how much data is needed.
   if (vocab_size == 0) PLUMB_RETURN_IF_ERROR(SetField("vocab_size", "2", &spec));
   PLUMB_ASSIGN_OR_RETURN(impl.model, CreateModel(runtime, spec));
@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
 int64_t TrainBench::parameters() const { return impl_->info.parameters; }
 int64_t TrainBench::batch() const { return impl_->recipe.fields.batch_size(); }
 int64_t TrainBench::seq() const { return impl_->info.context_length; }
-std::string TrainBench::dtype() const { return DTypeOf(impl_->recipe); }
+std::string TrainBench::dtype() const { return GetDTypeName(impl_->recipe); }
 absl::StatusOr<BenchStep> TrainBench::Step() {
   PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
   return impl_->Step();

@@ -80,7 +80,7 @@ std::int64_t Engine::Job::prompt_tokens() const {
 }
 
 // Returns the tokens that `plumb sample --prompt` feeds for a text.
-std::vector<std::int32_t> Engine::TokensOf(const std::string& text) const {
+std::vector<std::int32_t> Engine::GetTokens(const std::string& text) const {
   auto encoded = tokenizer_->Encode(text);
   if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
   std::vector<std::int32_t> tokens = tokenizer_->Prefix().value();
@@ -101,7 +101,7 @@ void Engine::Job::Encode() {
   for (const CompletionRequest::Prompt& prompt : request_.prompts) {
     std::vector<std::int32_t> tokens;
     if (const auto* const text = std::get_if<std::string>(&prompt)) {
-      tokens = engine_->TokensOf(*text);
+      tokens = engine_->GetTokens(*text);
     } else {
       tokens = std::get<std::vector<std::int32_t>>(prompt);
       if (tokens.empty()) throw BadField("prompt", "has no tokens");

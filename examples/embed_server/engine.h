@@ -63,7 +63,7 @@ class Engine {
   void Stop() { batch_->Stop(); }
 
  private:
-  std::vector<std::int32_t> TokensOf(const std::string& text) const;
+  std::vector<std::int32_t> GetTokens(const std::string& text) const;
 
   std::string name_;
   std::unique_ptr<plumb::Tokenizer> tokenizer_;

@@ -41,7 +41,7 @@ std::vector<Point> UsualSizes() {
 }
 
 // Returns the seconds that `n` calls of `work` take this thread.
-double TimeOf(int64_t n, const Work& work) {
+double MeasureTime(int64_t n, const Work& work) {
   timespec start{}, end{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
   for (int64_t i = 0; i < n; ++i) work();
@@ -80,7 +80,7 @@ struct Pass {
 // Returns how many calls of `work` take at least a fifth of a millisecond, at most 65536.
 int64_t CallsToTime(const Work& work) {
   int64_t n = 1;
-  while (n < 1 << 16 && TimeOf(n, work) < 2e-4) n *= 2;
+  while (n < 1 << 16 && MeasureTime(n, work) < 2e-4) n *= 2;
   return n;
 }
 
@@ -107,15 +107,15 @@ OrderedJson MeasurePass(const plumb_norm_plugin& norm, const plumb_norm_plugin& 
   const int64_t n_other = other.work ? CallsToTime(other.work) : 0;
   std::vector<double> speed, share, ratio;
   for (int round = 0; round < rounds; ++round) {
-    const double copied = TimeOf(n_copy, copy) / static_cast<double>(n_copy);
-    const double own = TimeOf(n, pass.work) / static_cast<double>(n);
+    const double copied = MeasureTime(n_copy, copy) / static_cast<double>(n_copy);
+    const double own = MeasureTime(n, pass.work) / static_cast<double>(n);
     speed.push_back(static_cast<double>(pass.bytes) / own);
     share.push_back(copied / own);
     if (n_other == 0) continue;
-    ratio.push_back(TimeOf(n_other, other.work) / static_cast<double>(n_other) / own);
+    ratio.push_back(MeasureTime(n_other, other.work) / static_cast<double>(n_other) / own);
   }
   return {{"pass", is_forward ? "forward" : "backward"},
-          {"dtype", TypeName(TypeOf(size))},
+          {"dtype", TypeName(GetType(size))},
           {"rows", size[kRows]},
           {"dim", size[kDim]},
           {"bytes", pass.bytes},
@@ -176,7 +176,7 @@ absl::Status BenchNorms(const NormOfFile& norm, const NormOfFile& against, int r
   std::vector<Task> tasks;
   for (const Point& size : UsualSizes()) {
     tasks.push_back([&, size](Report* report) {
-      const plumb_norm_plugin &a = NormOf(norm.path, own), &b = NormOf(against.path, other);
+      const plumb_norm_plugin &a = GetNorm(norm.path, own), &b = GetNorm(against.path, other);
       if (((a.flags | b.flags) & PLUMB_NORM_CROSS_ROW) != 0) {
         return report->Fail("a norm that takes statistics over tokens is not timed");
       }

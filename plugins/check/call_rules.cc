@@ -38,7 +38,7 @@ Snapshot TakeSnapshot(const void* begin, size_t size) {
 }
 
 // Returns the writable memory of the library that contains `inside`.
-std::vector<Snapshot> VariablesOf(const void* inside) {
+std::vector<Snapshot> CaptureVariables(const void* inside) {
   std::pair<uintptr_t, std::vector<Snapshot>> search(reinterpret_cast<uintptr_t>(inside), {});
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) {
@@ -68,7 +68,7 @@ class CallWatcher {
   // state.
   void TakeState(const Instance& instance) {
     if (kSanitizerWritesBetweenVariables) return;
-    state_ = VariablesOf(reinterpret_cast<const void*>(instance.norm().create));
+    state_ = CaptureVariables(reinterpret_cast<const void*>(instance.norm().create));
     for (const Block& block : instance.blocks()) {
       state_.push_back(TakeSnapshot(block.address, block.size));
     }
@@ -88,7 +88,7 @@ class CallWatcher {
     const bool same_control = FloatControl() == control;
     SetFloatControl(control);
     const auto expect = [&](bool holds, const char* what) {
-      if (!holds && problem_.empty()) problem_ = absl::StrCat(NameOf(function), what);
+      if (!holds && problem_.empty()) problem_ = absl::StrCat(GetName(function), what);
     };
     expect(allocations == 0, " allocates or frees memory");
     expect(HostLogs() == logs, " writes to the host's log");
@@ -170,7 +170,7 @@ std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
         if (!words) call.err = nullptr, call.err_cap = 0;
         const plumb_status status = watcher->Call(instance, function, call, 0, 2, more);
         if (status == PLUMB_STATUS_UNIMPLEMENTED || !text.empty()) continue;
-        text = absl::StrCat(NameOf(function), "() with dtype ", type,
+        text = absl::StrCat(GetName(function), "() with dtype ", type,
                             ", which is not offered, answers ", StatusText(status),
                             ", must be UNIMPLEMENTED");
       }
@@ -204,7 +204,7 @@ Result Returns(const Norm& norm, const Point& given) {
   if (norm.available != nullptr) {  // queried without room for a message
     Guarded("available", 0, [&] { return norm.available(nullptr, 0); });
   }
-  ExtensionOf(norm, "");
+  QueryExtension(norm, "");
   const std::unique_ptr<Instance> instance = InstanceAt(norm, given);
   if (instance == nullptr) return std::nullopt;
   Point point = Plain(given);

@@ -65,7 +65,7 @@ const std::vector<Check>& AllChecks();
 
 // Returns the check that took over a removed check's property, or the command that did; "" if there
 // was never such a check.
-std::string SuccessorOf(const std::string& removed_id);
+std::string FindSuccessor(const std::string& removed_id);
 
 }  // namespace plumb::check
 

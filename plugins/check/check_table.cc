@@ -153,7 +153,7 @@ const std::vector<Check>& AllChecks() {
   return all;
 }
 
-std::string SuccessorOf(const std::string& removed_id) {
+std::string FindSuccessor(const std::string& removed_id) {
   constexpr char kSuccessors[] =
       "E3=E2,E4=E1,E6=E5,M3=M2,N6=N5,N9=N1,N11=N8,N14=N4,N18=N3,N19=N4,N20=N4,R2=R1,R3=R4,R5=R7,"
       "R6=R1,X1=N1,X2=N2,X3=N4,X4=N12,X5=N13,X6=R4,X7=R1,N15=plumb plugin bench,"

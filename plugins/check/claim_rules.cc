@@ -18,7 +18,7 @@ namespace {
 // rounding tolerance.
 std::string CompareMoved(const char* claim, const Instance& instance, const Point& point,
                          Operands operands, double scale, double shift) {
-  const uint32_t type = TypeOf(point);
+  const uint32_t type = GetType(point);
   Values y[2], allowed(operands.x.size());
   for (const bool is_moved : {false, true}) {
     for (double& x : operands.x) x = is_moved ? scale * x + shift : x;
@@ -28,7 +28,7 @@ std::string CompareMoved(const char* claim, const Instance& instance, const Poin
       const double value = y[is_moved][i];
       // The last term covers a part of eps.
       allowed[i] +=
-          reference.OfY(i / instance.dim()) + HalfUlp(type, value) + 1e-6 * std::abs(value);
+          reference.YTolerance(i / instance.dim()) + HalfUlp(type, value) + 1e-6 * std::abs(value);
     }
   }
   for (size_t i = 0; i < allowed.size(); ++i) {
@@ -50,10 +50,10 @@ std::string CompareModerate(const Instance& instance, const Point& point, Operan
     operands.x[i] = size + static_cast<double>(i * 7 % 17) / 64;
     if ((i + i / dim) % 2 != 0) operands.x[i] *= -1;
   }
-  const Values y = PlainY(instance, point, TypeOf(point), operands);
+  const Values y = PlainY(instance, point, GetType(point), operands);
   const double by = std::ldexp(1, 1 + static_cast<int>(point[kSeed] % 8));
   for (double& x : operands.x) x *= by;
-  const std::string text = FirstDeviation("y", PlainY(instance, point, TypeOf(point), operands), y,
+  const std::string text = FirstDeviation("y", PlainY(instance, point, GetType(point), operands), y,
                                           point[kDim], kPart, 0);
   return text.empty() ? text
                       : absl::StrFormat("SCALE_INVARIANT is claimed, but for %g x: %s", by, text);

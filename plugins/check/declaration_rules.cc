@@ -23,7 +23,7 @@ namespace {
 bool MustBeTaken(const Norm& norm, const AttributeValues& values) {
   int changed = 0;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const plumb_attr_def& def = AttrOf(norm, i);
+    const plumb_attr_def& def = GetAttr(norm, i);
     const plumb_attr_value &value = values[i], &usual = DefaultValues(norm)[i];
     const bool is_real = def.type == PLUMB_ATTR_F64, is_whole = def.type == PLUMB_ATTR_I64;
     const double number = is_real ? value.f : static_cast<double>(value.i);
@@ -87,7 +87,7 @@ void CheckAnswer(const Instance& instance, const std::string& where, Report* rep
     if (def.init == PLUMB_INIT_UNIFORM && def.init_a == def.init_b) {
       report->Fail(who + " starts from a uniform distribution over an empty interval");
     }
-    if (def.init != PLUMB_INIT_FILL && instance.FillOf(i) != nullptr) {
+    if (def.init != PLUMB_INIT_FILL && instance.GetFill(i) != nullptr) {
       report->Fail(who + " has a fill function, and `init` is another kind");
     }
   }
@@ -103,16 +103,16 @@ void CheckAttributes(const Subject& subject, Report* report) {
   for (const NormAttrSpec& spec : *schema) {
     if (spec.doc.empty()) report->Fail(absl::StrCat("attribute ", spec.name, " has no doc"));
   }
-  for (const AttributeCase& each : CasesOf(norm)) CheckCreate(norm, each, report);
+  for (const AttributeCase& each : GetCases(norm)) CheckCreate(norm, each, report);
   const bool two_inputs = (norm.flags & PLUMB_NORM_TWO_INPUTS) != 0;
-  if (two_inputs && ExtensionOf(norm, PLUMB_EXT_RESIDUAL) != nullptr) {
+  if (two_inputs && QueryExtension(norm, PLUMB_EXT_RESIDUAL) != nullptr) {
     report->Fail(PLUMB_EXT_RESIDUAL " is offered, which is for norms of one input");
   }
 }
 
 void CheckLayout(const Subject& subject, Report* report) {
   const Norm& norm = *subject.norm;
-  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  const std::vector<AttributeCase>& cases = GetCases(norm);
   for (const AttributeCase& each : cases) {
     const bool is_first = &each == &cases[0];
     for (const uint32_t dim : {1, 2, 3, 8, 17, 64, 768, 4096}) {
@@ -136,15 +136,15 @@ void CheckExtensions(const Norm& norm, Report* report) {
   for (const std::string known : {PLUMB_EXT_RESIDUAL, PLUMB_EXT_COMBINE, PLUMB_EXT_INSTANCE}) {
     const std::string name = known.substr(0, known.find('/'));
     unknown.insert(unknown.end(), {name, name + "/999", known + "0", known + "x"});
-    if (ExtensionOf(norm, known.c_str()) == ExtensionOf(norm, known.c_str())) continue;
+    if (QueryExtension(norm, known.c_str()) == QueryExtension(norm, known.c_str())) continue;
     report->Fail("get_extension gives another pointer when asked again for " + known);
   }
   for (const std::string& id : unknown) {
-    if (ExtensionOf(norm, id.c_str()) == nullptr) continue;
+    if (QueryExtension(norm, id.c_str()) == nullptr) continue;
     report->Fail(absl::StrCat("get_extension(\"", id.substr(0, 60),
                               "\") is not NULL: no such extension exists"));
   }
-  const void* residual = ExtensionOf(norm, PLUMB_EXT_RESIDUAL);
+  const void* residual = QueryExtension(norm, PLUMB_EXT_RESIDUAL);
   if (residual != nullptr && KnownResidual(residual).forward == nullptr) {
     report->Fail("the extension " PLUMB_EXT_RESIDUAL " is incomplete");
   }

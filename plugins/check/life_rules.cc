@@ -31,7 +31,7 @@ std::vector<AttributeValues> ValuesToTry(const Norm& norm, const AttributeCase& 
                                       std::string(kMaxNormTextLength, '1')};
   std::vector<AttributeValues> all = {used.values};
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const plumb_attr_def& def = AttrOf(norm, i);
+    const plumb_attr_def& def = GetAttr(norm, i);
     AttributeValues values = DefaultValues(norm);
     // Two adjacent numbers seldom both divide a dim.
     const double max = std::abs(def.max) < 9e18 ? std::floor(def.max) : 98;
@@ -110,7 +110,7 @@ std::vector<Life> LivesAt(const Norm& norm, const Point& given) {
   for (int64_t k = 0; k < 8; ++k) {
     Point point{};
     point[kDim] = given[kDim] * std::max<int64_t>(k - 3, 1);
-    point[kAttributes] = (given[kAttributes] + k * k) % static_cast<int64_t>(CasesOf(norm).size());
+    point[kAttributes] = (given[kAttributes] + k * k) % static_cast<int64_t>(GetCases(norm).size());
     point[kRows] = point[kTo] = 2;
     point[kSeed] = given[kSeed];
     const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
@@ -189,7 +189,7 @@ std::string OverwriteStrings(const Norm& norm, const Point& point, AttributeValu
 Values FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, Place::Flush flush) {
   Place place;
   place.flush = flush;
-  Rows rows(PLUMB_DTYPE_F32, 1, ElementsOf(instance.tensor(tensor)), place);
+  Rows rows(PLUMB_DTYPE_F32, 1, CountElements(instance.tensor(tensor)), place);
   rows.Fill(0);
   plumb_fill_call call{};
   call.struct_size = sizeof(call);
@@ -258,8 +258,8 @@ void CheckLife(const Norm& norm, const Explorer& explore, Report*) {
     const ScopedFlushing exact(false);  // same mode as `before`
     const auto dim = static_cast<uint32_t>(point[kDim]);
     const auto index = static_cast<size_t>(point[kAttributes]);
-    if (index >= CasesOf(norm).size()) return std::nullopt;
-    const AttributeCase& used = CasesOf(norm)[index];
+    if (index >= GetCases(norm).size()) return std::nullopt;
+    const AttributeCase& used = GetCases(norm)[index];
     const bool is_made = InstanceAt(norm, point) != nullptr;
     std::string text = before.ChangesSince();
     if (!text.empty()) text = "create and destroy, or those before, change the process: " + text;
@@ -286,7 +286,7 @@ void CheckFill(const Subject& subject, Report* report) {
       const std::unique_ptr<Instance> other = InstanceAt(*subject.norm, at);
       for (uint32_t t = 0; instance != nullptr && t < instance->n_tensors(); ++t) {
         const plumb_tensor_def& def = instance->tensor(t);
-        if (!instance->IsFilled(t) || ElementsOf(def) > kMaxFilled) continue;
+        if (!instance->IsFilled(t) || CountElements(def) > kMaxFilled) continue;
         any = true;
         const std::string text = TryTensor(*instance, *other, t);
         if (text.empty()) continue;

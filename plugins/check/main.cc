@@ -54,7 +54,7 @@ std::string ValidCheckId(std::string& id) {
   for (const Check& check : AllChecks()) {
     if (id == check.id) return "";
   }
-  const std::string successor = SuccessorOf(id);
+  const std::string successor = FindSuccessor(id);
   if (!successor.empty()) return absl::StrCat(id, " is removed; use ", successor);
   return absl::StrCat("there is no check \"", id, "\"; --list shows them all");
 }
@@ -142,7 +142,7 @@ int Run(Options options) {
     Fail(absl::StrCat("the report cannot be written: ", std::strerror(errno)));
     return kExitFailed;
   }
-  return ExitCodeOf(*file);
+  return ToExitCode(*file);
 }
 
 // Runs `plumb plugin bench`, whose options and help are plumb's (cli/plugin_check.cc):

@@ -69,7 +69,7 @@ Result AddsAsAsked(const Norm& norm, const Point& given) {
   if (text.empty() && fused) text = FirstDifference("y", got.y, must.y, point[kDim]);
   if (text.empty() && fused) text = FirstDifference("saved", got.saved, must.saved, 1);
   if (text.empty() && train) {
-    text = point[kAdd] != 0 ? CompareAdded(TypeOf(point), got.dx, must.dx, point[kDim])
+    text = point[kAdd] != 0 ? CompareAdded(GetType(point), got.dx, must.dx, point[kDim])
                             : FirstDifference("dx", got.dx, must.dx, point[kDim]);
   }
   if (text.empty() && train) text = FirstDifference("dx2", got.dx2, must.dx2, point[kDim]);

@@ -29,7 +29,7 @@ void HostLog(void*, int32_t, const char*) { ++host_logs; }
 
 const void* HostGetExtension(void*, const char*) { return nullptr; }
 
-plumb_host HostOf(uint32_t heads, HostVersion version = HostVersion::kThis) {
+plumb_host MakeHost(uint32_t heads, HostVersion version = HostVersion::kThis) {
   constexpr uint32_t kNewerMinor = 7;
   const uint32_t minor = version == HostVersion::kFirst   ? 0
                          : version == HostVersion::kNewer ? kNewerMinor
@@ -51,7 +51,7 @@ plumb_attr_value UsualValue(const plumb_attr_def& def) {
   return value;
 }
 
-std::string TextOf(const plumb_attr_def& def, const plumb_attr_value& value) {
+std::string GetText(const plumb_attr_def& def, const plumb_attr_value& value) {
   if (def.type == PLUMB_ATTR_F64) return absl::StrFormat("%s=%g", def.name, value.f);
   if (def.type == PLUMB_ATTR_I64 || def.type == PLUMB_ATTR_BOOL) {
     return absl::StrCat(def.name, "=", value.i);
@@ -94,15 +94,15 @@ std::vector<AttributeCase> MakeCases(const plumb_norm_plugin& norm) {
   AttributeValues defaults;
   std::vector<AttributeValues> others;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    defaults.push_back(UsualValue(AttrOf(norm, i)));
-    others.push_back(OtherValues(AttrOf(norm, i)));
+    defaults.push_back(UsualValue(GetAttr(norm, i)));
+    others.push_back(OtherValues(GetAttr(norm, i)));
   }
   std::vector<AttributeCase> cases;
   const auto add = [&](const AttributeValues& values) {
     std::string name;
     for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-      const std::string text = TextOf(AttrOf(norm, i), values[i]);
-      if (text == TextOf(AttrOf(norm, i), defaults[i])) continue;
+      const std::string text = GetText(GetAttr(norm, i), values[i]);
+      if (text == GetText(GetAttr(norm, i), defaults[i])) continue;
       absl::StrAppend(&name, name.empty() ? "" : " ", text);
     }
     if (cases.size() < kMaxCases) cases.push_back({name, values});
@@ -180,7 +180,7 @@ std::string Unavailable(const plumb_norm_plugin& norm) {
   return status == PLUMB_OK ? "" : StatusText(status, std::string(err.view()));
 }
 
-const void* ExtensionOf(const plumb_norm_plugin& norm, const char* id) {
+const void* QueryExtension(const plumb_norm_plugin& norm, const char* id) {
   if (norm.get_extension == nullptr) return nullptr;
   return Guarded("get_extension", 0, [&] { return norm.get_extension(id); });
 }
@@ -195,12 +195,12 @@ uint32_t WidestType(const plumb_norm_plugin& norm) {
   return (norm.dtypes & PLUMB_DTYPE_F64) != 0 ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32;
 }
 
-const plumb_attr_def& AttrOf(const plumb_norm_plugin& norm, uint32_t i) {
+const plumb_attr_def& GetAttr(const plumb_norm_plugin& norm, uint32_t i) {
   const char* at = reinterpret_cast<const char*>(norm.attrs) + size_t{norm.attr_stride} * i;
   return *reinterpret_cast<const plumb_attr_def*>(at);
 }
 
-const std::vector<AttributeCase>& CasesOf(const plumb_norm_plugin& norm) {
+const std::vector<AttributeCase>& GetCases(const plumb_norm_plugin& norm) {
   static std::map<const plumb_norm_plugin*, std::vector<AttributeCase>> made;
   std::vector<AttributeCase>& cases = made[&norm];
   if (cases.empty()) cases = MakeCases(norm);
@@ -218,7 +218,7 @@ Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const AttributeVa
   // detected.
   thread_local char err[576];
   std::memset(err, kUntouched, sizeof(err));
-  const plumb_host usual = HostOf(0);
+  const plumb_host usual = MakeHost(0);
   auto* const untouched = reinterpret_cast<plumb_norm_instance*>(&err);
   plumb_norm_instance* out = untouched;
   const size_t room = static_cast<size_t>(std::max<int64_t>(options.room, 0));
@@ -259,7 +259,7 @@ Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const AttributeVa
   return created;
 }
 
-const char* NameOf(Hot function) {
+const char* GetName(Hot function) {
   constexpr const char* kNames[] = {"forward",          "backward",       "stats_partial",
                                     "stats_combine",    "stats_finalize", "residual forward",
                                     "residual backward"};
@@ -267,7 +267,7 @@ const char* NameOf(Hot function) {
 }
 
 Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim, uint32_t heads, HostVersion version)
-    : norm_(norm), version_(version), host_(HostOf(heads, version), version), dim_(dim) {}
+    : norm_(norm), version_(version), host_(MakeHost(heads, version), version), dim_(dim) {}
 
 std::unique_ptr<Instance> Instance::Create(const plumb_norm_plugin& norm, uint32_t dim,
                                            const AttributeValues& values, uint32_t heads,
@@ -343,7 +343,7 @@ plumb_status Instance::Call(Hot function, const plumb_norm_call& call, int64_t r
   const plumb_norm_call* own = versioned.get();
   const plumb_residual_call* sums = versioned_sums.get();
   const uint32_t phase = more.phase;
-  return Guarded({NameOf(function), call, r0, r1}, [&] {
+  return Guarded({GetName(function), call, r0, r1}, [&] {
     switch (function) {
       case Hot::kForward:
         return norm_.forward(handle_, own, r0, r1);
@@ -371,12 +371,12 @@ plumb_status Instance::Call(Hot function, const plumb_norm_call& call, int64_t r
 const plumb_norm_residual* Instance::Residual() const {
   // If a norm has an answer for every extension, its answers are meaningless; M5 fails it.
   if (Has(PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS) ||
-      ExtensionOf(norm_, "org.example.no_such_extension/1") != nullptr) {
+      QueryExtension(norm_, "org.example.no_such_extension/1") != nullptr) {
     return nullptr;
   }
   const auto* of_instance =
-      static_cast<const plumb_norm_instance_extensions*>(ExtensionOf(norm_, PLUMB_EXT_INSTANCE));
-  const void* found = ExtensionOf(norm_, PLUMB_EXT_RESIDUAL);
+      static_cast<const plumb_norm_instance_extensions*>(QueryExtension(norm_, PLUMB_EXT_INSTANCE));
+  const void* found = QueryExtension(norm_, PLUMB_EXT_RESIDUAL);
   if (of_instance != nullptr && of_instance->get != nullptr) {
     found = Guarded("get_extension", dim_,
                     [&] { return of_instance->get(handle_, PLUMB_EXT_RESIDUAL); });
@@ -386,24 +386,25 @@ const plumb_norm_residual* Instance::Residual() const {
 }
 
 const plumb_norm_combine* Instance::Combine() const {
-  const auto* found = static_cast<const plumb_norm_combine*>(ExtensionOf(norm_, PLUMB_EXT_COMBINE));
+  const auto* found =
+      static_cast<const plumb_norm_combine*>(QueryExtension(norm_, PLUMB_EXT_COMBINE));
   return found != nullptr && found->combine != nullptr ? found : nullptr;
 }
 
-Instance::FillFunction Instance::FillOf(uint32_t i) const {
+Instance::FillFunction Instance::GetFill(uint32_t i) const {
   constexpr size_t kEnd = offsetof(plumb_tensor_def, fill) + sizeof(FillFunction);
   return layout_.tensor_stride >= kEnd ? tensor(i).fill : nullptr;
 }
 
 bool Instance::IsFilled(uint32_t i) const {
-  return tensor(i).init == PLUMB_INIT_FILL && FillOf(i) != nullptr;
+  return tensor(i).init == PLUMB_INIT_FILL && GetFill(i) != nullptr;
 }
 
 plumb_status Instance::Fill(const plumb_fill_call& call) const {
-  return Guarded("fill", dim_, [&] { return FillOf(call.tensor)(handle_, &call); });
+  return Guarded("fill", dim_, [&] { return GetFill(call.tensor)(handle_, &call); });
 }
 
-int64_t ElementsOf(const plumb_tensor_def& def) {
+int64_t CountElements(const plumb_tensor_def& def) {
   int64_t size = 1;
   for (uint32_t i = 0; i < def.ndim; ++i) size *= def.dims[i];
   return size;

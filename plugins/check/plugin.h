@@ -38,7 +38,7 @@ std::string TableProblem(const plumb_norm_plugin& table);
 // Returns the reason why this machine cannot run the norm, or "". This must be the first call.
 std::string Unavailable(const plumb_norm_plugin& norm);
 // Returns the extension `id` of the norm; null if it has none.
-const void* ExtensionOf(const plumb_norm_plugin& norm, const char* id);
+const void* QueryExtension(const plumb_norm_plugin& norm, const char* id);
 // Returns "INVALID_ARGUMENT: words" and so on; "status 77" for a number that is no PLUMB_*
 // constant.
 std::string StatusText(plumb_status status, const std::string& words = "");
@@ -51,7 +51,7 @@ uint32_t WidestType(const plumb_norm_plugin& norm);
 // Values of all attributes, in the schema's order.
 using AttributeValues = std::vector<plumb_attr_value>;
 // Returns attribute `i` of the schema, using the plugin's stride.
-const plumb_attr_def& AttrOf(const plumb_norm_plugin& norm, uint32_t i);
+const plumb_attr_def& GetAttr(const plumb_norm_plugin& norm, uint32_t i);
 
 struct AttributeCase {
   std::string name;  // "eps=0.5"; empty for the defaults
@@ -60,9 +60,9 @@ struct AttributeCase {
 // Returns at most 150 sets of attributes: the defaults (for a required attribute, some legal
 // value), sets that change one attribute, then sets that change two or all. create() may refuse
 // some. Computed once per norm.
-const std::vector<AttributeCase>& CasesOf(const plumb_norm_plugin& norm);
+const std::vector<AttributeCase>& GetCases(const plumb_norm_plugin& norm);
 inline const AttributeValues& DefaultValues(const plumb_norm_plugin& norm) {
-  return CasesOf(norm)[0].values;
+  return GetCases(norm)[0].values;
 }
 
 // -- Hosts ----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ enum class Hot {
   kResidualForward,
   kResidualBackward
 };
-const char* NameOf(Hot function);  // "forward"
+const char* GetName(Hot function);  // "forward"
 
 // Arguments that only some hot functions have.
 struct HotArguments {
@@ -186,7 +186,7 @@ class Instance {
 
   // Returns the function that fills tensor `i`; null if the plugin's definition has none.
   using FillFunction = decltype(plumb_tensor_def::fill);
-  FillFunction FillOf(uint32_t i) const;
+  FillFunction GetFill(uint32_t i) const;
   // Returns true if the norm itself writes the tensor's initial values.
   bool IsFilled(uint32_t i) const;
   plumb_status Fill(const plumb_fill_call& call) const;
@@ -205,7 +205,7 @@ class Instance {
 };
 
 // Returns the number of elements of a tensor.
-int64_t ElementsOf(const plumb_tensor_def& def);
+int64_t CountElements(const plumb_tensor_def& def);
 
 }  // namespace plumb::check
 

@@ -75,7 +75,7 @@ int64_t DrawDim(std::mt19937_64* random) {
 Point Draw(const plumb_norm_plugin& norm, std::mt19937_64* random) {
   // Max elements of an operand: most points are small, so that many of them fit the time.
   constexpr int64_t kUsualElements = 40000, kMaxElements = 1300000;
-  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  const std::vector<AttributeCase>& cases = GetCases(norm);
   Point point = Simple();
   point[kDim] = DrawDim(random);
   if (Below(random, 2) == 0) {
@@ -84,7 +84,7 @@ Point Draw(const plumb_norm_plugin& norm, std::mt19937_64* random) {
   // A whole number among the attributes, such as a number of groups, may be a corner.
   const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes])];
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    if (AttrOf(norm, i).type != PLUMB_ATTR_I64 || Below(random, 3) != 0) continue;
+    if (GetAttr(norm, i).type != PLUMB_ATTR_I64 || Below(random, 3) != 0) continue;
     point[kDim] = std::clamp<int64_t>(used.values[i].i, 1, 64) * (Below(random, 2) * 3 + 1);
   }
   const int64_t max = Below(random, 12) == 0 ? kMaxElements : kUsualElements;
@@ -239,7 +239,7 @@ void Explore(const Subject& subject, const char* check, const Property& property
     if (!point.has_value()) return report->Fail("no such point: " + subject.point);
     points = {*point};
   }
-  const auto n_cases = static_cast<int64_t>(CasesOf(*subject.norm).size());
+  const auto n_cases = static_cast<int64_t>(GetCases(*subject.norm).size());
   for (const std::string& pattern : fixed) {
     if (given) break;
     for (Point point : ParsePoints(pattern)) {

@@ -24,7 +24,7 @@ enum Axis {
   kFrom,  // start of the range that is called last, [kFrom, kTo), after the other rows
   kTo,
   kType,        // 0: f32, 1: bf16, 2: f64
-  kAttributes,  // index into CasesOf()
+  kAttributes,  // index into GetCases()
   kHeads,       // plumb_host::heads, the rows per token; 0: not given
   kContext,     // 1: calls have a context with positions, sequences and the step
   kEvaluation,  // 0: training

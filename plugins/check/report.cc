@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kVerdicts = 5;
 
-const char* NameOf(Verdict verdict) {
+const char* GetName(Verdict verdict) {
   constexpr const char* kVerdictNames[kVerdicts] = {"pass", "note", "skip", "warn", "fail"};
   return kVerdictNames[static_cast<size_t>(verdict)];
 }
@@ -46,18 +46,18 @@ std::string Summary(const FileResult& file) {
 void AppendResult(const CheckResult& result, bool only_failed, std::string* text) {
   const bool failed = result.verdict == Verdict::kFail;
   absl::StrAppendFormat(text, "  %-5s%s  %s\n", result.check->id,
-                        failed ? "FAIL" : NameOf(result.verdict), result.check->title);
+                        failed ? "FAIL" : GetName(result.verdict), result.check->title);
   for (const Finding& finding : result.findings) {
     if (only_failed && finding.verdict < Verdict::kWarn) continue;
     const bool same = finding.verdict == result.verdict;
-    absl::StrAppend(text, "         ", same ? "" : absl::StrCat(NameOf(finding.verdict), ": "),
+    absl::StrAppend(text, "         ", same ? "" : absl::StrCat(GetName(finding.verdict), ": "),
                     Harmless(finding.text), "\n");
   }
 }
 
 }  // namespace
 
-int ExitCodeOf(const FileResult& file) {
+int ToExitCode(const FileResult& file) {
   if (!file.load_problem.empty()) return kExitNotLoaded;
   return CountVerdicts(file)[static_cast<size_t>(Verdict::kFail)] > 0 ? kExitFailed : kExitPassed;
 }
@@ -88,27 +88,27 @@ std::string ToJson(const FileResult& file, bool only_failed) {
     if (only_failed && !Matters(result)) continue;
     Json findings = Json::array();
     for (const Finding& finding : result.findings) {
-      findings.push_back({{"verdict", NameOf(finding.verdict)}, {"text", finding.text}});
+      findings.push_back({{"verdict", GetName(finding.verdict)}, {"text", finding.text}});
     }
     results.push_back({{"check", result.check->id},
                        {"norm", result.norm.empty() ? Json() : Json(result.norm)},
                        {"level", result.check->level},
                        {"title", result.check->title},
-                       {"verdict", NameOf(result.verdict)},
+                       {"verdict", GetName(result.verdict)},
                        {"seconds", result.seconds},
                        {"findings", findings}});
   }
   const std::array<int, kVerdicts> counts = CountVerdicts(file);
   Json summary;
   for (int i = 0; i < kVerdicts; ++i) {
-    summary[NameOf(static_cast<Verdict>(i))] = counts[static_cast<size_t>(i)];
+    summary[GetName(static_cast<Verdict>(i))] = counts[static_cast<size_t>(i)];
   }
   const Json json = {{"file", file.path},
                      {"load_problem", file.load_problem.empty() ? Json() : Json(file.load_problem)},
                      {"norms", file.norms},
                      {"results", results},
                      {"summary", summary},
-                     {"exit_code", ExitCodeOf(file)}};
+                     {"exit_code", ToExitCode(file)}};
   return PrintableJson(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 

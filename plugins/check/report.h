@@ -13,7 +13,7 @@ inline constexpr int kExitPassed = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitNotLoaded = 2;
 
-int ExitCodeOf(const FileResult& file);
+int ToExitCode(const FileResult& file);
 
 // Returns a line for each check: id, verdict, title; its findings below; a summary at the end. With
 // `only_failed` omits checks that passed, were skipped, or have only notes.

@@ -17,7 +17,7 @@
 namespace plumb::check {
 namespace {
 
-Values RowsOf(const Values& values, int64_t rows, int64_t from, int64_t to) {
+Values GetRows(const Values& values, int64_t rows, int64_t from, int64_t to) {
   const auto width = static_cast<int64_t>(values.size()) / rows;
   return {values.begin() + from * width, values.begin() + to * width};
 }
@@ -33,9 +33,9 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
   if (tokens) from -= from % heads;
   const int64_t to = from + count;
   Operands part = operands;
-  part.x = RowsOf(operands.x, rows, from, to);
-  part.dy = RowsOf(operands.dy, rows, from, to);
-  part.x2 = RowsOf(operands.x2, rows, from, to);
+  part.x = GetRows(operands.x, rows, from, to);
+  part.dy = GetRows(operands.dy, rows, from, to);
+  part.x2 = GetRows(operands.x2, rows, from, to);
   if (operands.context != nullptr) {
     const auto first = operands.context->positions().begin();
     part.context = std::make_shared<Context>(
@@ -45,10 +45,10 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
   small[kRows] = small[kTo] = count;
   Outcome must;
   must.rows = count;
-  must.y = RowsOf(whole.y, rows, from, to);
-  must.dx = RowsOf(whole.dx, rows, from, to);
-  must.dx2 = RowsOf(whole.dx2, rows, from, to);
-  must.saved = RowsOf(whole.saved, rows, from, to);
+  must.y = GetRows(whole.y, rows, from, to);
+  must.dx = GetRows(whole.dx, rows, from, to);
+  must.dx2 = GetRows(whole.dx2, rows, from, to);
+  must.saved = GetRows(whole.saved, rows, from, to);
   const std::string text = FirstDifference(RunAt(instance, small, part), must);
   return text.empty() ? text
                       : absl::StrCat("rows ", from, "..", to, " in a call of their own: ", text);
@@ -58,14 +58,14 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
 std::string CompareIsolation(const Instance& instance, const Point& point) {
   const Point odd = WithOddX(Plain(point));
   Operands operands = OperandsAt(instance, odd);
-  Outcome got = OfRows(RunAt(instance, odd, operands));
+  Outcome got = RowsOutcome(RunAt(instance, odd, operands));
   std::vector<bool> is_clean(operands.x.size() / instance.dim(), true);
   for (size_t i = 0; i < operands.x.size(); ++i) {
     if (std::isfinite(operands.x[i])) continue;
     is_clean[i / instance.dim()] = false;
     operands.x[i] = 1;
   }
-  Outcome must = OfRows(RunAt(instance, odd, operands));
+  Outcome must = RowsOutcome(RunAt(instance, odd, operands));
   must.saved.clear();
   for (const auto& [values, wanted] :
        {std::pair(&got.y, &must.y), std::pair(&got.dx, &must.dx), std::pair(&got.dx2, &must.dx2)}) {
@@ -90,7 +90,7 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   const int64_t step = (wants & PLUMB_CONTEXT_STEP) != 0 ? kStepOfContexts : int64_t{1} << 40;
   for (const bool is_known : {true, false}) {
     operands.context = is_known ? std::make_shared<Context>(rows, positions, step, true) : nullptr;
-    const Outcome got = OfRows(RunAt(instance, Plain(point), operands));
+    const Outcome got = RowsOutcome(RunAt(instance, Plain(point), operands));
     if (!is_known && wants != 0) return "";  // success is all that is required
     const std::string text = FirstDifference(got, whole);
     if (text.empty()) continue;
@@ -189,8 +189,8 @@ Result RowsAreIndependent(const Norm& norm, const Point& given) {
   const bool row_wise = !instance->Has(train ? PLUMB_NORM_CROSS_ROW : PLUMB_NORM_CROSS_ROW_EVAL);
   if (cross_row) point[kPieces] = 0;
   const Operands operands = OperandsAt(*instance, point);
-  const Outcome must = OfRows(RunAt(*instance, Plain(point), operands));
-  std::string text = FirstDifference(OfRows(RunAt(*instance, point, operands)), must);
+  const Outcome must = RowsOutcome(RunAt(*instance, Plain(point), operands));
+  std::string text = FirstDifference(RowsOutcome(RunAt(*instance, point, operands)), must);
   if (!text.empty()) {
     text = absl::StrCat("in ranges such as rows ", point[kFrom], "..", point[kTo], ": ", text,
                         ", as in one range");

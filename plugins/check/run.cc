@@ -66,7 +66,7 @@ Values DrawRows(int64_t kind, const Point& point, uint64_t which) {
     RowRandom random(static_cast<uint32_t>(mixed >> 33));
     DrawRow(kind, &random, &values[static_cast<size_t>(r * point[kDim])], point[kDim]);
   }
-  const uint32_t type = point[kType] == 2 ? uint32_t{PLUMB_DTYPE_F32} : TypeOf(point);
+  const uint32_t type = point[kType] == 2 ? uint32_t{PLUMB_DTYPE_F32} : GetType(point);
   for (double& value : values) value = RoundTo(type, value);
   return values;
 }
@@ -74,7 +74,7 @@ Values DrawRows(int64_t kind, const Point& point, uint64_t which) {
 // Returns initial values of a tensor, as its descriptor says.
 Values InitialValues(const Instance& instance, uint32_t index, std::mt19937_64* random) {
   const plumb_tensor_def& def = instance.tensor(index);
-  const auto size = static_cast<size_t>(ElementsOf(def));
+  const auto size = static_cast<size_t>(CountElements(def));
   if (instance.IsFilled(index)) {
     std::vector<float> filled(size, 0.0f);
     plumb_fill_call call{};
@@ -132,7 +132,7 @@ std::vector<Values> ParamsAt(const Instance& instance, const Point& point) {
 
 // Returns the placement of an operand. `gap`: elements that make its pitch unique, used if the
 // point wants different pitches.
-Place PlaceOf(const Point& point, int64_t gap) {
+Place GetPlace(const Point& point, int64_t gap) {
   Place place;
   place.aligned64 = point[kPlace] == 0;
   if (point[kPitches] != 0) place.gap = place.aligned64 ? 32 * gap : gap;
@@ -160,7 +160,7 @@ std::vector<Values> AllOf(const std::vector<Rows>& tensors) {
 
 // -- Calls at a point -----------------------------------------------------------------------------
 
-std::vector<std::pair<int64_t, int64_t>> RangesOf(const NormRun& run, const Point& point) {
+std::vector<std::pair<int64_t, int64_t>> GetRanges(const NormRun& run, const Point& point) {
   const int64_t rows = point[kRows], from = point[kFrom], to = point[kTo];
   std::vector<std::pair<int64_t, int64_t>> ranges;
   if (point[kPieces] != 0) {
@@ -186,8 +186,8 @@ class PointRun {
         operands_(operands),
         run_(instance, point, operands, dtype),
         residual_(point[kResidual] != 0 ? instance.Residual() : nullptr),
-        terms_(dtype, residual_ != nullptr ? point[kRows] : 0, point[kDim], PlaceOf(point, 6)),
-        sum_(dtype, terms_.rows(), point[kDim], PlaceOf(point, 7)) {
+        terms_(dtype, residual_ != nullptr ? point[kRows] : 0, point[kDim], GetPlace(point, 6)),
+        sum_(dtype, terms_.rows(), point[kDim], GetPlace(point, 7)) {
     more_.residual = residual_;
     more_.sums.struct_size = sizeof(more_.sums);
   }
@@ -265,7 +265,7 @@ class PointRun {
     if (residual_ != nullptr) Split();
     TakeStatistics(PLUMB_PHASE_FORWARD, train);
     const std::vector<Values> buffers = AllOf(run_.buffers);
-    for (const auto& [from, to] : RangesOf(run_, point_)) {
+    for (const auto& [from, to] : GetRanges(run_, point_)) {
       plumb_norm_call call = run_.ForwardCall(train);
       if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
       if (IsOneInput()) call.x2 = call.x, call.x2_pitch = call.x_pitch;
@@ -299,7 +299,7 @@ class PointRun {
     }
     const bool own = point_[kPieces] != 0;
     std::vector<Values> totals = AllOf(run_.dparams);
-    for (const auto& [from, to] : RangesOf(run_, point_)) {
+    for (const auto& [from, to] : GetRanges(run_, point_)) {
       plumb_norm_call call = run_.BackwardCall(add && !fused);
       if (in_place) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
       if (IsOneInput() && call.x2 != nullptr) {
@@ -398,8 +398,8 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
 }
 
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point) {
-  if ((norm.dtypes & TypeOf(point)) == 0) return nullptr;
-  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  if ((norm.dtypes & GetType(point)) == 0) return nullptr;
+  const std::vector<AttributeCase>& cases = GetCases(norm);
   if (point[kAttributes] >= static_cast<int64_t>(cases.size())) return nullptr;
   return Instance::Create(norm, static_cast<uint32_t>(point[kDim]),
                           cases[static_cast<size_t>(point[kAttributes])].values,
@@ -407,7 +407,7 @@ std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point&
                           static_cast<HostVersion>(point[kHost]));
 }
 
-uint32_t TypeOf(const Point& point) {
+uint32_t GetType(const Point& point) {
   constexpr uint32_t kTypes[] = {PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16, PLUMB_DTYPE_F64};
   return kTypes[point[kType]];
 }
@@ -423,7 +423,7 @@ Point WithOddX(Point point) {
 
 std::string At(const Point& point, const std::string& text) {
   return text.empty() ? text
-                      : absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim],
+                      : absl::StrCat(TypeName(GetType(point)), " dim=", point[kDim],
                                      " rows=", point[kRows], ": ", text);
 }
 
@@ -447,7 +447,7 @@ std::vector<Tensor> Outcome::Tensors() const {
   return tensors;
 }
 
-Outcome OfRows(Outcome outcome) {
+Outcome RowsOutcome(Outcome outcome) {
   outcome.dparams.clear();
   outcome.buffers.clear();
   outcome.call_saved.clear();
@@ -510,12 +510,12 @@ double LargestMagnitude(const Values& values) {
 
 NormRun::NormRun(const Instance& instance, const Point& point, const Operands& operands,
                  uint32_t dtype)
-    : x(dtype, point[kRows], point[kDim], PlaceOf(point, 0)),
-      y(dtype, point[kRows], point[kDim], PlaceOf(point, 1)),
-      dy(dtype, point[kRows], point[kDim], PlaceOf(point, 2)),
-      dx(dtype, point[kRows], point[kDim], PlaceOf(point, 3)),
-      x2(dtype, operands.x2.empty() ? 0 : point[kRows], point[kDim], PlaceOf(point, 4)),
-      dx2(dtype, x2.rows(), point[kDim], PlaceOf(point, 5)),
+    : x(dtype, point[kRows], point[kDim], GetPlace(point, 0)),
+      y(dtype, point[kRows], point[kDim], GetPlace(point, 1)),
+      dy(dtype, point[kRows], point[kDim], GetPlace(point, 2)),
+      dx(dtype, point[kRows], point[kDim], GetPlace(point, 3)),
+      x2(dtype, operands.x2.empty() ? 0 : point[kRows], point[kDim], GetPlace(point, 4)),
+      dx2(dtype, x2.rows(), point[kDim], GetPlace(point, 5)),
       saved(AccumulateType(dtype), point[kRows], instance.layout().saved_per_row,
             InnerPlace(point, 3)),
       call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call, InnerPlace(point)),
@@ -527,7 +527,7 @@ NormRun::NormRun(const Instance& instance, const Point& point, const Operands& o
                    static_cast<int64_t>(instance.layout().scratch_bytes_per_row + 1) / 2 * rows_,
                InnerPlace(point)) {
   for (uint32_t i = 0; i < instance.n_tensors(); ++i) {
-    const int64_t size = ElementsOf(instance.tensor(i));
+    const int64_t size = CountElements(instance.tensor(i));
     const bool is_param = i < instance.layout().n_params;
     std::vector<Rows>& list = is_param ? params : buffers;
     list.emplace_back(AccumulateType(dtype), 1, size, InnerPlace(point));
@@ -631,7 +631,7 @@ void NormRun::Call(Hot function, plumb_norm_call call, int64_t r0, int64_t r1,
   const plumb_status status = instance_.Call(function, call, r0, r1, more);
   if (status == PLUMB_OK) return;
   const std::string words(err_, strnlen(err_, sizeof(err_)));
-  throw CheckEnded{absl::StrCat(NameOf(function), " ", Name(), " rows ", r0, "..", r1, " answers ",
+  throw CheckEnded{absl::StrCat(GetName(function), " ", Name(), " rows ", r0, "..", r1, " answers ",
                                 StatusText(status, words))};
 }
 
@@ -715,7 +715,7 @@ std::string NormRun::PaddingDamage() const {
 
 Outcome RunAt(const Instance& instance, const Point& point, const Operands& operands,
               const RunOptions& options) {
-  const uint32_t dtype = options.dtype != 0 ? options.dtype : TypeOf(point);
+  const uint32_t dtype = options.dtype != 0 ? options.dtype : GetType(point);
   return PointRun(instance, point, operands, dtype).Run(options);
 }
 

@@ -49,7 +49,7 @@ Operands OperandsAt(const Instance& instance, const Point& point);
 // element type.
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point);
 
-uint32_t TypeOf(const Point& point);
+uint32_t GetType(const Point& point);
 // Return true if the squares of x, or of dy, overflow or underflow f32, or are of denormals.
 bool IsExtremeX(const Point& point);
 bool IsExtremeDy(const Point& point);
@@ -80,7 +80,7 @@ struct Outcome {
 };
 
 // Keeps only the results that are the same for a row in every call.
-Outcome OfRows(Outcome outcome);
+Outcome RowsOutcome(Outcome outcome);
 
 // Returns "" if all bits are equal, else the first difference: "dx[4][2] is 0.5, must be 0.25".
 // Does not compare what is empty in `must`.
@@ -110,7 +110,7 @@ class NormRun {
   // Requires: the operands outlive the run if they have a context.
   NormRun(const Instance& instance, const Point& point, const Operands& operands, uint32_t dtype);
   NormRun(const Instance& instance, const Point& point, const Operands& operands)
-      : NormRun(instance, point, operands, TypeOf(point)) {}
+      : NormRun(instance, point, operands, GetType(point)) {}
   NormRun(const NormRun&) = delete;
   NormRun& operator=(const NormRun&) = delete;
 

@@ -100,7 +100,7 @@ class Runner {
         std::min(options_.seconds, options_.seconds * options_.parallel / std::max(exploring_, 1));
     return [item, subject](Report* report) mutable {
       if (!item.norm.problem.empty()) return report->Skip(item.norm.problem);
-      if (!item.check->of_file) subject.norm = &NormOf(subject.path, item.norm);
+      if (!item.check->of_file) subject.norm = &GetNorm(subject.path, item.norm);
       item.check->run(subject, report);
     };
   }
@@ -189,7 +189,7 @@ absl::StatusOr<std::vector<ListedNorm>> ListNorms(const std::string& path, std::
   return norms;
 }
 
-const plumb_norm_plugin& NormOf(const std::string& path, const ListedNorm& norm) {
+const plumb_norm_plugin& GetNorm(const std::string& path, const ListedNorm& norm) {
   const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = Load(path);
   if (!entry.ok()) throw CheckEnded{absl::StrCat(path, ": ", entry.status().message())};
   const plumb_norm_plugin* table = NormAt(*entry, norm.index);

@@ -59,7 +59,7 @@ struct ListedNorm {
 // system has no more processes.
 absl::StatusOr<std::vector<ListedNorm>> ListNorms(const std::string& path, std::string* problem);
 // Loads the file into this process, and returns the table of a norm. Ends the check if that fails.
-const plumb_norm_plugin& NormOf(const std::string& path, const ListedNorm& norm);
+const plumb_norm_plugin& GetNorm(const std::string& path, const ListedNorm& norm);
 
 // Runs the checks. Errors: the file does not exist, or the system has no more processes.
 absl::StatusOr<FileResult> RunChecks(const RunnerOptions& options);

@@ -72,15 +72,15 @@ std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
                                const Operands& operands, const Input& input,
                                const Values& direction, const double (&steps)[2]) {
   const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(point[kDim]);
-  std::vector<Slope> slopes(input.together ? 1 : rows, SlopeIn(TypeOf(point)));
+  std::vector<Slope> slopes(input.together ? 1 : rows, SlopeIn(GetType(point)));
   for (int which = 0; which < 2; ++which) {
     Operands up = operands, down = operands;
     for (size_t i = 0; i < direction.size(); ++i) {
       input.values(&up)[i] += steps[which] * direction[i];
       input.values(&down)[i] -= steps[which] * direction[i];
     }
-    const Values above = PlainY(instance, point, TypeOf(point), up),
-                 below = PlainY(instance, point, TypeOf(point), down);
+    const Values above = PlainY(instance, point, GetType(point), up),
+                 below = PlainY(instance, point, GetType(point), down);
     for (size_t r = 0; r < rows; ++r) {
       AddSlope(operands.dy, above, below, r * width, (r + 1) * width, steps[which], which,
                &slopes[input.together ? 0 : r]);
@@ -96,7 +96,7 @@ std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
 
 // Returns a random direction of an input. Components of a parameter's direction have different
 // magnitudes, because with equal ones two swapped gradients would have the same slope.
-Values DirectionOf(const Values& x, const Point& point, bool is_param, bool together) {
+Values ComputeDirection(const Values& x, const Point& point, bool is_param, bool together) {
   std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + (is_param ? 31 : 17));
   std::uniform_real_distribution<double> part(0.4, 1);
   Values direction(x.size());
@@ -120,17 +120,18 @@ Values DirectionOf(const Values& x, const Point& point, bool is_param, bool toge
 // in the worst row, or "".
 std::string MissAlong(const Instance& instance, const Point& point, Operands operands,
                       const Input& input, bool is_param, double* worst) {
-  const Values direction = DirectionOf(input.values(&operands), point, is_param, input.together);
+  const Values direction =
+      ComputeDirection(input.values(&operands), point, is_param, input.together);
   const size_t rows = input.together ? 1 : static_cast<size_t>(point[kRows]);
   // If y is NaN at x itself, such as for zeros with an eps of 0, dx may be NaN too.
-  const Values y = PlainY(instance, point, TypeOf(point), operands);
+  const Values y = PlainY(instance, point, GetType(point), operands);
   std::vector<bool> fine(rows, true);
   for (size_t i = 0; i < y.size(); ++i) {
     if (!std::isfinite(y[i])) fine[i * rows / y.size()] = false;
   }
   std::vector<Slope> first;                   // slopes of the first pair
   std::vector<double> least(rows, HUGE_VAL);  // smallest miss by any pair
-  for (const auto& steps : TypeOf(point) == PLUMB_DTYPE_F64 ? kSteps : kStepsOfF32) {
+  for (const auto& steps : GetType(point) == PLUMB_DTYPE_F64 ? kSteps : kStepsOfF32) {
     const std::vector<Slope> slopes =
         SlopesAlong(instance, point, operands, input, direction, steps);
     if (first.empty()) first = slopes;

@@ -103,7 +103,7 @@ Result SumsAnyPieces(const Norm& norm, const Point& given) {
   if (!cross_row && !has_sums) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
   const Outcome got = RunAt(*instance, point, operands);
-  const F64Reference reference(*instance, point, TypeOf(point), operands, got.y);
+  const F64Reference reference(*instance, point, GetType(point), operands, got.y);
   std::string text = cross_row ? reference.Compare(got) : reference.CompareSums(got);
   if (!text.empty()) absl::StrAppend(&text, " as in one range in ", TypeName(WidestType(norm)));
   if (text.empty() && cross_row) text = CompareCombine(*instance, point, operands);

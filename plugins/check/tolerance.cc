@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kShort = 8;  // max elements of a row in which moves may cancel
 
-double LargestOf(const Values& values, size_t from, size_t n) {
+double MaxMagnitude(const Values& values, size_t from, size_t n) {
   double largest = 0;
   for (size_t i = from; i < from + n && i < values.size(); ++i) {
     largest = std::max(largest, std::abs(values[i]));
@@ -48,7 +48,7 @@ void AddChange(const Outcome& outcome, const Outcome& moved, Outcome* change) {
 void Move(double r, size_t width, bool to_other_side, uint64_t seed, Values* values) {
   std::mt19937_64 random(seed);
   for (size_t start = 0; start < values->size(); start += width) {
-    const double step = (to_other_side ? -r : r) * LargestOf(*values, start, width);
+    const double step = (to_other_side ? -r : r) * MaxMagnitude(*values, start, width);
     for (size_t i = start; i < start + width; ++i)
       (*values)[i] += (random() & 1) != 0 ? step : -step;
   }
@@ -100,8 +100,8 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
   const auto width = static_cast<size_t>(point_[kDim]);
   const size_t n = over_rows_ ? operands.x.size() : width;
   for (size_t start = 0; start < operands.x.size(); start += n) {
-    const double x = LargestOf(operands.x, start, n), dy = LargestOf(operands.dy, start, n);
-    const double y = LargestOf(alike, start, n);
+    const double x = MaxMagnitude(operands.x, start, n), dy = MaxMagnitude(operands.dy, start, n);
+    const double y = MaxMagnitude(alike, start, n);
     double slope = 0;
     for (size_t i = start; i < start + n; ++i) {
       const auto add = [&](double rise, double run) {
@@ -118,11 +118,11 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
     // derivative 1 - y^2 is a difference of numbers of magnitude 1.
     const double of_dx = std::max(slope, largest_param_ * largest_param_);
     const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
-    const double y_allowed = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
-                                   largest_param_ * LargestOf(operands.x2, start, n)) +
-                             2 * LargestOf(change.y, start, n);
-    const double dx_allowed = r_ * amplified * (LargestOf(outcome_.dx, start, n) + of_dx * dy) +
-                              2 * LargestOf(change.dx, start, n);
+    const double y_allowed = r_ * (MaxMagnitude(outcome_.y, start, n) + slope * x +
+                                   largest_param_ * MaxMagnitude(operands.x2, start, n)) +
+                             2 * MaxMagnitude(change.y, start, n);
+    const double dx_allowed = r_ * amplified * (MaxMagnitude(outcome_.dx, start, n) + of_dx * dy) +
+                              2 * MaxMagnitude(change.dx, start, n);
     y_.insert(y_.end(), n / width, y_allowed);
     dx_.insert(dx_.end(), n / width, dx_allowed);
     steepest_ = std::max(steepest_, amplified);
@@ -137,7 +137,7 @@ void F64Reference::MeasureTensors(const Operands& operands, const Outcome& chang
          2 * LargestMagnitude(change.dx2);
   double of_rows = 0, of_all = 0;  // sums of squares of dy
   for (size_t start = 0; start < operands.dy.size(); start += width) {
-    const double largest = LargestOf(operands.dy, start, width);
+    const double largest = MaxMagnitude(operands.dy, start, width);
     of_rows += largest * largest;
     for (size_t i = start; i < start + width; ++i) of_all += operands.dy[i] * operands.dy[i];
   }

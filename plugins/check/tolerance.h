@@ -40,7 +40,7 @@ class F64Reference {
   std::string CompareSums(const Outcome& got) const;
 
   // Returns the tolerance of y in a row before it is rounded to the element type.
-  double OfY(size_t row) const { return y_[row]; }
+  double YTolerance(size_t row) const { return y_[row]; }
 
  private:
   void MeasureRows(const Operands& operands, const Outcome& change, const Values& alike);

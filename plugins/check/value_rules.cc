@@ -24,9 +24,9 @@ std::string NotFinite(const Norm& norm, const Point& point, const Outcome& outco
   const bool is_ordinary =
       x == 0 || x == 4 || x == kConstantX || x == kEqualRowsX || x == kOneNumberX;
   if (!is_ordinary || point[kParams] != 0 || IsExtremeDy(point)) return "";
-  const AttributeCase& used = CasesOf(norm)[static_cast<size_t>(point[kAttributes])];
+  const AttributeCase& used = GetCases(norm)[static_cast<size_t>(point[kAttributes])];
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const bool is_number = AttrOf(norm, i).type == PLUMB_ATTR_F64;
+    const bool is_number = GetAttr(norm, i).type == PLUMB_ATTR_F64;
     if (is_number && used.values[i].f != DefaultValues(norm)[i].f) return "";
   }
   for (const Tensor& tensor : outcome.Tensors()) {
@@ -41,7 +41,7 @@ std::string NotFinite(const Norm& norm, const Point& point, const Outcome& outco
 }
 
 Result CompareWithF64(const Norm& norm, const Point& point) {
-  const uint32_t type = TypeOf(point);
+  const uint32_t type = GetType(point);
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
@@ -82,7 +82,7 @@ Result DenormalsAreZeros(const Norm& norm, const Point& point) {
   if (point[kFlushed] == 0) return std::nullopt;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
-  const uint32_t type = TypeOf(point);
+  const uint32_t type = GetType(point);
   Outcome outcomes[2];
   for (const bool with_zeros : {false, true}) {
     Operands operands = OperandsAt(*instance, point);

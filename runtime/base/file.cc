@@ -103,7 +103,7 @@ struct Target {
 // example the target of a shell's "> file" behind /dev/stdout.
 bool IsOfOpenFiles(const std::string& link) {
   std::error_code error;
-  const auto directory = std::filesystem::canonical(DirectoryOf(link), error);
+  const auto directory = std::filesystem::canonical(ParentDirectory(link), error);
   return !error && absl::StartsWith(directory.string(), "/proc/");
 }
 
@@ -132,7 +132,7 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
     std::error_code error;
     const std::string next = std::filesystem::read_symlink(target.path, error).string();
     if (error) return absl::UnavailableError(absl::StrCat(path, ": cannot read the link"));
-    target.path = JoinPath(DirectoryOf(target.path), next);
+    target.path = JoinPath(ParentDirectory(target.path), next);
   }
   return absl::InvalidArgumentError(absl::StrCat(path, ": too many symbolic links"));
 }
@@ -309,7 +309,7 @@ absl::Status WriteFileAtomically(const std::string& path,
     if (!temporary.empty()) Files().Unlink(temporary.c_str());
     return status;
   }
-  return SyncDirectory(DirectoryOf(target.path));
+  return SyncDirectory(ParentDirectory(target.path));
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
@@ -342,7 +342,7 @@ absl::Status RemoveTemporaries(const std::string& directory,
 
 absl::Status MakeDirectories(const std::string& path) {
   if (IsDirectory(path)) return absl::OkStatus();
-  const std::string above = DirectoryOf(path);
+  const std::string above = ParentDirectory(path);
   if (above != path && above != ".") PLUMB_RETURN_IF_ERROR(MakeDirectories(above));
   if (Files().MakeDirectory(path.c_str()) == 0) return absl::OkStatus();
   if (errno == EEXIST && IsDirectory(path))
@@ -393,7 +393,7 @@ bool IsSameFile(const std::string& a, const std::string& b) {
 }
 
 int64_t FreeSpace(const std::string& path) {
-  for (std::string place = path;; place = DirectoryOf(place)) {
+  for (std::string place = path;; place = ParentDirectory(place)) {
     int64_t bytes;
     if (Files().FreeSpace(place.c_str(), &bytes) == 0) return bytes;
     const bool missing = errno == ENOENT || errno == ENOTDIR;
@@ -418,7 +418,7 @@ std::string JoinPath(absl::string_view directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);
 }
 
-std::string DirectoryOf(absl::string_view path) {
+std::string ParentDirectory(absl::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == absl::string_view::npos) return ".";
   if (slash == 0) return "/";

@@ -73,7 +73,7 @@ bool IsSameFile(const std::string& a, const std::string& b);
 bool IsDirectory(const std::string& path);
 bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);
-std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
+std::string ParentDirectory(absl::string_view path);  // "a/b" -> "a", "b" -> "."
 
 // Returns the number of bytes that this user may still write at `path`, or in the nearest parent
 // that exists; -1 if the system does not say.

@@ -127,11 +127,11 @@ absl::Status CheckUtf8(absl::string_view text) {
   const absl::optional<size_t> bad = FindInvalidUtf8(text);
   if (!bad) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat("line %d, byte %d (0x%02x) is not valid UTF-8",
-                                                    PlaceOf(text, *bad).line, *bad,
+                                                    GetPlace(text, *bad).line, *bad,
                                                     static_cast<unsigned char>(text[*bad])));
 }
 
-TextPlace PlaceOf(absl::string_view text, size_t offset) {
+TextPlace GetPlace(absl::string_view text, size_t offset) {
   TextPlace place;
   for (char c : text.substr(0, offset)) {
     if (c == '\n') {

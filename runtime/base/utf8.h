@@ -37,7 +37,7 @@ struct TextPlace {
   int64_t line = 1;
   int64_t column = 1;
 };
-TextPlace PlaceOf(absl::string_view text, size_t offset);
+TextPlace GetPlace(absl::string_view text, size_t offset);
 
 // Returns a character as messages show it: `a`, `é`, `\n`, or `\u{200b}` for an invisible one.
 std::string DisplayCharacter(uint32_t code_point);

@@ -32,7 +32,7 @@ struct plumb_evaluator {
   }
 };
 
-static const plumb::capi::RuntimeState& RuntimeOf(const plumb_evaluator& evaluator) {
+static const plumb::capi::RuntimeState& GetRuntime(const plumb_evaluator& evaluator) {
   return *evaluator.model->runtime;
 }
 
@@ -50,7 +50,7 @@ absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
                                               const plumb_evaluator_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_evaluator_options options, Complete(given));
   EvaluatorRequest request;
-  PLUMB_ASSIGN_OR_RETURN(request.format, FormatOf(options.weights));
+  PLUMB_ASSIGN_OR_RETURN(request.format, GetFormat(options.weights));
   const int64_t context_length = model.context->model.dims.context_length;
   request.rows = options.rows == 0 ? 1 : options.rows;
   request.seq = options.seq == 0 ? context_length : options.seq;

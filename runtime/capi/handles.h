@@ -97,7 +97,7 @@ struct ModelState {
 };
 
 // Converts PLUMB_WEIGHTS_F32 and so on.
-absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
+absl::StatusOr<WeightFormat> GetFormat(int32_t weights);
 
 plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // Sets *tensor to the tensor of entry `i`, whose elements begin at `data`, as in the parameters'
@@ -142,14 +142,14 @@ inline absl::Status CheckNotInCall(bool busy, absl::string_view handle) {
       absl::StrCat("the ", handle, " is in a call, whose callback must not change it"));
 }
 
-// Runs a call on a handle with a runtime, RuntimeOf(*handle): inside Guard, with the host's threads
-// and memory, in the default floating-point mode. `name`: name of the handle's argument.
+// Runs a call on a handle with a runtime, GetRuntime(*handle): inside Guard, with the host's
+// threads and memory, in the default floating-point mode. `name`: name of the handle's argument.
 template <class Handle, class Body>
 plumb_status Call(const Handle* handle, absl::string_view name, plumb_error** error,
                   const Body& body) {
   return Guard(error, [&]() -> absl::Status {
     if (handle == nullptr) return NullArgument(name);
-    const RuntimeState& runtime = RuntimeOf(*handle);
+    const RuntimeState& runtime = GetRuntime(*handle);
     if (runtime.pool.forked()) {
       return absl::FailedPreconditionError(
           "this process is a fork of the one that created the runtime: create a new one here, or "
@@ -177,10 +177,10 @@ struct plumb_tokenizer {
   std::shared_ptr<const plumb::Tokenizer> tokenizer;  // shared with its decoders
 };
 
-inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_runtime& runtime) {
+inline const plumb::capi::RuntimeState& GetRuntime(const plumb_runtime& runtime) {
   return *runtime.state;
 }
-inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_model& model) {
+inline const plumb::capi::RuntimeState& GetRuntime(const plumb_model& model) {
   return *model.state->runtime;
 }
 

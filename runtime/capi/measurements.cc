@@ -11,7 +11,7 @@
 namespace plumb::capi {
 namespace {
 
-int32_t KindOf(ObservedTensor::Kind kind) {
+int32_t GetKind(ObservedTensor::Kind kind) {
   switch (kind) {
     case ObservedTensor::Kind::kActivation:
       return PLUMB_PROBE_ACTIVATION;
@@ -44,7 +44,7 @@ plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& st
 }
 
 plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
-  plumb_probe probe = ToProbe(KindOf(seen.kind), *seen.name, seen.stats);
+  plumb_probe probe = ToProbe(GetKind(seen.kind), *seen.name, seen.stats);
   probe.step = step;
   probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_DTYPE_BF16 : PLUMB_DTYPE_F32;
   probe.rank = seen.type.shape.rank();

@@ -112,7 +112,7 @@ int64_t CacheBytes(const ResolvedModel& model) {
   return bytes < kMax ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
-absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
+absl::StatusOr<WeightFormat> GetFormat(int32_t weights) {
   switch (weights) {
     case PLUMB_WEIGHTS_F32:
       return WeightFormat::kF32;

@@ -42,8 +42,8 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
 }
 
 // Returns the FLOPs of a pass of the training program.
-absl::StatusOr<double> FlopsOf(const ModelContext& context, const TrainSpec& recipe,
-                               const BuildOptions& program) {
+absl::StatusOr<double> CountFlops(const ModelContext& context, const TrainSpec& recipe,
+                                  const BuildOptions& program) {
   PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, program, /*gradients=*/true,
                                                          TrainPasses(context, recipe)));
   double flops = 0;
@@ -77,9 +77,9 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context,
     case PLUMB_EXPLAIN_UPDATES: {
       std::string text = ToString(updates, recipe, context.parameters);
       if (updates.frozen.empty()) return text;
-      PLUMB_ASSIGN_OR_RETURN(const double trained, FlopsOf(context, recipe, program));
+      PLUMB_ASSIGN_OR_RETURN(const double trained, CountFlops(context, recipe, program));
       program.frozen.clear();
-      PLUMB_ASSIGN_OR_RETURN(const double all, FlopsOf(context, recipe, program));
+      PLUMB_ASSIGN_OR_RETURN(const double all, CountFlops(context, recipe, program));
       absl::StrAppendFormat(&text, "  FLOPs of a token: %.3g, %.0f %% of those without freeze\n",
                             trained / static_cast<double>(program.batch * program.seq),
                             100 * trained / all);
@@ -144,14 +144,14 @@ absl::StatusOr<double> ShareOfFlops(const ModelContext& context, absl::string_vi
   PLUMB_ASSIGN_OR_RETURN(const UpdatePlan updates,
                          PlanUpdates(recipe, context.model, context.parameters));
   if (updates.frozen.empty()) return 1.0;
-  PLUMB_ASSIGN_OR_RETURN(const double all, FlopsOf(context, recipe, program));
+  PLUMB_ASSIGN_OR_RETURN(const double all, CountFlops(context, recipe, program));
   program.frozen = updates.frozen;
-  PLUMB_ASSIGN_OR_RETURN(const double trained, FlopsOf(context, recipe, program));
+  PLUMB_ASSIGN_OR_RETURN(const double trained, CountFlops(context, recipe, program));
   return trained / all;
 }
 
-absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int64_t tokens,
-                                  int32_t weights, absl::string_view recipe) {
+absl::StatusOr<plumb_work> ComputeWork(const ModelContext& context, int32_t pass, int64_t tokens,
+                                       int32_t weights, absl::string_view recipe) {
   if (pass != PLUMB_PASS_TRAINING && pass != PLUMB_PASS_FEED) {
     return absl::InvalidArgumentError(absl::StrCat("there is no pass ", pass));
   }
@@ -173,7 +173,7 @@ absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int
   }
   BuildOptions step;
   step.program = Program::kCached;
-  PLUMB_ASSIGN_OR_RETURN(step.weights, FormatOf(weights));
+  PLUMB_ASSIGN_OR_RETURN(step.weights, GetFormat(weights));
   if (context.model.bidirectional) return work;  // has no decoding step
   PLUMB_ASSIGN_OR_RETURN(const ModelWork of_step, CountWork(context, step));
   work.weight_bytes = of_step.weight_bytes;
@@ -205,8 +205,9 @@ plumb_status plumb_model_work(const plumb_model* model, int32_t pass, int64_t to
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("recipe_size", recipe_size));
     const absl::string_view text =
         recipe == nullptr ? absl::string_view() : absl::string_view(recipe, recipe_size);
-    PLUMB_ASSIGN_OR_RETURN(const plumb_work given, plumb::capi::WorkOf(*model->state->context, pass,
-                                                                       tokens, weights, text));
+    PLUMB_ASSIGN_OR_RETURN(
+        const plumb_work given,
+        plumb::capi::ComputeWork(*model->state->context, pass, tokens, weights, text));
     plumb::capi::CopyOut(given, work);
     return absl::OkStatus();
   });

@@ -10,7 +10,7 @@
 namespace plumb::capi {
 namespace {
 
-std::string NormsOf(const ResolvedModel& model) {
+std::string FormatNorms(const ResolvedModel& model) {
   std::map<std::string, std::string> norms;
   const auto add = [&norms](const NormBinding& norm) {
     norms[norm.plugin->id()] = norm.plugin->version();
@@ -41,7 +41,7 @@ plumb_status plumb_model_text(const plumb_model* model, char* buffer, size_t cap
 plumb_status plumb_model_norms(const plumb_model* model, char* buffer, size_t capacity,
                                size_t* needed, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    plumb::capi::WriteText(plumb::capi::NormsOf(model->state->context->model), buffer, capacity,
+    plumb::capi::WriteText(plumb::capi::FormatNorms(model->state->context->model), buffer, capacity,
                            needed);
     return absl::OkStatus();
   });

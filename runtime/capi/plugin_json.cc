@@ -25,14 +25,14 @@ std::string ToText(const NormAttrValue& value) {
 }
 
 // Returns "min..max", or "" if any value is valid.
-std::string RangeOf(const NormAttrSpec& spec) {
+std::string GetRange(const NormAttrSpec& spec) {
   const bool numeric = spec.type == NormAttrType::kDouble || spec.type == NormAttrType::kInt;
   if (!numeric || (std::isnan(spec.min) && std::isnan(spec.max))) return "";
   return absl::StrCat(std::isnan(spec.min) ? "-inf" : absl::StrCat(spec.min), "..",
                       std::isnan(spec.max) ? "inf" : absl::StrCat(spec.max));
 }
 
-const char* TypeOf(const NormAttrSpec& spec) {
+const char* GetType(const NormAttrSpec& spec) {
   switch (spec.type) {
     case NormAttrType::kDouble:
       return "number";
@@ -52,9 +52,9 @@ OrderedJson ToJson(const std::vector<NormAttrSpec>& specs) {
   OrderedJson json = OrderedJson::array();
   for (const NormAttrSpec& spec : specs) {
     json.push_back({{"name", spec.name},
-                    {"type", TypeOf(spec)},
+                    {"type", GetType(spec)},
                     {"choices", spec.choices},
-                    {"range", RangeOf(spec)},
+                    {"range", GetRange(spec)},
                     {"default", spec.required ? "" : ToText(spec.default_value)},
                     {"required", spec.required},
                     {"doc", spec.doc}});
@@ -82,7 +82,7 @@ OrderedJson ToJson(const std::vector<NormParam>& params) {
   return json;
 }
 
-std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
+std::vector<std::string> ListTraits(const NormPlugin& plugin) {
   const struct {
     bool holds;
     const char* name;
@@ -102,7 +102,7 @@ std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
   return names;
 }
 
-std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
+std::vector<std::string> ListDTypes(const NormPlugin& plugin) {
   std::vector<std::string> names;
   if (plugin.dtypes() & PLUMB_DTYPE_F32) names.push_back("f32");
   if (plugin.dtypes() & PLUMB_DTYPE_BF16) names.push_back("bf16");
@@ -130,8 +130,8 @@ absl::StatusOr<std::string> Runtime::DescribePluginJson(const std::string& id) {
                             {"attributes", ToJson(plugin->attrs())},
                             {"parameters", parameters},
                             {"buffers", buffers},
-                            {"traits", TraitsOf(*plugin)},
-                            {"dtypes", DTypesOf(*plugin)},
+                            {"traits", ListTraits(*plugin)},
+                            {"dtypes", ListDTypes(*plugin)},
                             {"example", NormExample(*plugin)}};
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }

@@ -33,7 +33,7 @@ struct plumb_session {
   }
 };
 
-static const plumb::capi::RuntimeState& RuntimeOf(const plumb_session& session) {
+static const plumb::capi::RuntimeState& GetRuntime(const plumb_session& session) {
   return *session.model->runtime;
 }
 
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
                                                    DecodeSession::kMaxBatch, ", is ",
                                                    options->sequences));
   }
-  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options->weights));
+  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, GetFormat(options->weights));
   if (model->context->model.bidirectional) {
     return absl::FailedPreconditionError(
         "the model is bidirectional: each token sees those after it, so that nothing can be "
@@ -147,8 +147,8 @@ absl::Status FeedBatch(plumb_session* session, absl::Span<const int32_t> tokens)
 
 // Returns the session's sampler, and creates it only if options changed, as hosts also draw token
 // by token.
-absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
-                                        const plumb_sample_options& options) {
+absl::StatusOr<TokenSampler*> GetSampler(plumb_session* session,
+                                         const plumb_sample_options& options) {
   const int64_t vocabulary = session->model->vocab_size();
   if (options.vocabulary < 0 || options.vocabulary > vocabulary) {
     return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must be in 0..", vocabulary,
@@ -174,8 +174,8 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
   return &*sampler;
 }
 
-absl::StatusOr<absl::Span<const int32_t>> EndTokensOf(const plumb_session& session,
-                                                      const plumb_sample_options& options) {
+absl::StatusOr<absl::Span<const int32_t>> GetEndTokens(const plumb_session& session,
+                                                       const plumb_sample_options& options) {
   const int32_t* const tokens = options.end_tokens;
   const size_t count = options.end_token_count;
   if (tokens == nullptr && count > 0) return NullArgument("options: end_tokens");
@@ -196,8 +196,8 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
         absl::StrCat("sequence ", sequence, " has no logits: feed it a token first"));
   }
   PLUMB_ASSIGN_OR_RETURN(const absl::Span<const int32_t> end_tokens,
-                         EndTokensOf(*session, *options));
-  PLUMB_ASSIGN_OR_RETURN(TokenSampler* const sampler, SamplerOf(session, *options));
+                         GetEndTokens(*session, *options));
+  PLUMB_ASSIGN_OR_RETURN(TokenSampler* const sampler, GetSampler(session, *options));
   const RngStream stream(options->seed, "sample", options->index);
   DecodeSession& decode = *session->decode;
   for (int64_t i = 0;; ++i) {

@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   trainer->seq = request.seq;
   trainer->ranks = std::move(request.communicator);
   const TrainSpec& spec = trainer->spec;
-  const WeightFormat form = WeightFormatOf(spec);
+  const WeightFormat form = GetWeightFormat(spec);
   const bool lays_out = model->parameters == nullptr || NeedsRelayout(form, *model->parameters);
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(

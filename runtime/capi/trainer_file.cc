@@ -25,7 +25,7 @@ void Append(std::vector<TensorToWrite> more, std::vector<TensorToWrite>* tensors
   for (TensorToWrite& tensor : more) tensors->push_back(std::move(tensor));
 }
 
-absl::StatusOr<int64_t> StepOf(const SafetensorsFile& file) {
+absl::StatusOr<int64_t> GetStep(const SafetensorsFile& file) {
   const auto at = file.metadata().find("step");
   if (at == file.metadata().end()) {
     return absl::InvalidArgumentError(
@@ -104,7 +104,7 @@ absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
 absl::Status LoadTrainer(const std::string& path, const std::string& model, TrainSession* session,
                          std::string* difference) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(file));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t step, GetStep(file));
   const ParameterStore& parameters = session->parameters();
   PLUMB_RETURN_IF_ERROR(parameters.Check(file, kWeight));
   PLUMB_RETURN_IF_ERROR(session->optimizer().Check(file));

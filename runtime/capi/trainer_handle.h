@@ -43,7 +43,7 @@ struct plumb_trainer {
   }
 };
 
-inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) {
+inline const plumb::capi::RuntimeState& GetRuntime(const plumb_trainer& trainer) {
   return *trainer.model->runtime;
 }
 

@@ -13,7 +13,7 @@ namespace plumb::capi {
 namespace {
 
 // Returns an observer that calls `report`, which may end the run.
-ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn report, void* user) {
+ProbeObserver MakeObserver(plumb_trainer* trainer, plumb_probe_fn report, void* user) {
   if (report == nullptr) return nullptr;
   return [=](const ObservedTensor& seen) {
     const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
@@ -23,7 +23,7 @@ ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn report, void* us
 
 // Returns the statistics of point `i`: activations, then their gradients, then each parameter and
 // its gradient.
-absl::StatusOr<plumb_probe> FigureOf(const ProbeResult& result, size_t i) {
+absl::StatusOr<plumb_probe> MakeFigure(const ProbeResult& result, size_t i) {
   size_t at = i;
   if (at < result.activations.size()) {
     return ToProbe(PLUMB_PROBE_ACTIVATION, result.activations[at].name,
@@ -57,7 +57,8 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
                            plumb::capi::ProbeGlobs(points, count));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
+    return trainer->session->SetProbe(every, globs,
+                                      plumb::capi::MakeObserver(trainer, probe, user));
   });
 }
 
@@ -67,7 +68,7 @@ plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer, size_t i, plu
     if (probe == nullptr) return NullArgument("probe");
     const plumb::ProbeResult* const result = trainer->session->probe();
     if (result == nullptr) return absl::OutOfRangeError("the last step was not probed");
-    PLUMB_ASSIGN_OR_RETURN(plumb_probe figures, plumb::capi::FigureOf(*result, i));
+    PLUMB_ASSIGN_OR_RETURN(plumb_probe figures, plumb::capi::MakeFigure(*result, i));
     figures.step = result->step;
     plumb::capi::CopyOut(figures, probe);
     return absl::OkStatus();

@@ -40,7 +40,7 @@ absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, 
 }
 
 // Returns writable data: the const of TensorToWrite is for files, and the trainer owns the memory.
-float* DataOf(const TensorToWrite& tensor) {
+float* GetData(const TensorToWrite& tensor) {
   return static_cast<float*>(const_cast<void*>(tensor.data));
 }
 
@@ -49,7 +49,7 @@ float* DataOf(const TensorToWrite& tensor) {
 
 using plumb::TensorToWrite;
 using plumb::capi::Call;
-using plumb::capi::DataOf;
+using plumb::capi::GetData;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
@@ -88,7 +88,7 @@ plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, siz
     if (tensor == nullptr) return NullArgument("tensor");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindState(*trainer, kind, i));
-    plumb::capi::CopyOut(plumb::capi::TensorAt(found->name, found->type.shape, DataOf(*found)),
+    plumb::capi::CopyOut(plumb::capi::TensorAt(found->name, found->type.shape, GetData(*found)),
                          tensor);
     return absl::OkStatus();
   });
@@ -104,7 +104,7 @@ plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind
     if (found->data == nullptr) {
       found->copy(begin, count, to);
     } else {
-      std::copy_n(DataOf(*found) + begin, count, to);
+      std::copy_n(GetData(*found) + begin, count, to);
     }
     return absl::OkStatus();
   });
@@ -121,7 +121,7 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
     if (found->data == nullptr) {  // a matrix in bf16; weights come first
       trainer->model->parameters->Write(i, begin, count, from);
     } else {
-      std::copy_n(from, count, DataOf(*found) + begin);
+      std::copy_n(from, count, GetData(*found) + begin);
     }
     ++trainer->model->version;
     return absl::OkStatus();

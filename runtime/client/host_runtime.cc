@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string StringOf(const Json& value) {
+std::string JsonString(const Json& value) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
@@ -39,7 +39,7 @@ Loaded LoadLibraries() {
   return loaded;
 }
 
-bool HasOneDnn(const Json& report) { return StringOf(report["onednn"]["state"]) == "loaded"; }
+bool HasOneDnn(const Json& report) { return JsonString(report["onednn"]["state"]) == "loaded"; }
 
 // Returns the path of each placement by name, from the first directory that has it.
 std::map<std::string, std::string> PlacementFiles(const HostRuntime& runtime) {
@@ -126,18 +126,18 @@ std::string VersionText() {
   const Json report = LoadLibraries().report;
   return absl::StrCat(
       "plumb ", api::Version(),
-      HasOneDnn(report) ? ", oneDNN " + StringOf(report["onednn"]["version"]) : ", no oneDNN",
-      ", kernels ", StringOf(report["processor"]["kernels"]));
+      HasOneDnn(report) ? ", oneDNN " + JsonString(report["onednn"]["version"]) : ", no oneDNN",
+      ", kernels ", JsonString(report["processor"]["kernels"]));
 }
 
 std::string MatmulText() {
   const Loaded loaded = LoadLibraries();
   const Json& report = loaded.report;
   if (!HasOneDnn(report)) {
-    return absl::StrCat(loaded.gemm, "; no oneDNN: ", StringOf(report["onednn"]["problem"]));
+    return absl::StrCat(loaded.gemm, "; no oneDNN: ", JsonString(report["onednn"]["problem"]));
   }
   // Drops the prefix "in pairs: " of the reason.
-  const std::string bf16 = StringOf(report["processor"]["gemm"]["bf16"]);
+  const std::string bf16 = JsonString(report["processor"]["gemm"]["bf16"]);
   return absl::StrCat(loaded.gemm, "; ", bf16.substr(bf16.find(": ") + 2));
 }
 

@@ -94,7 +94,7 @@ absl::Status SetField(const std::string& field, const std::string& value, api::S
   return Annotate(ToStatus(spec->Set(field, value)), "model.");
 }
 
-int64_t VocabSizeOf(const api::Spec& spec) {
+int64_t GetVocabSize(const api::Spec& spec) {
   v1::Model message;
   textproto::Locations locations;
   const absl::Status read = textproto::ReadText(spec.Text().value(), "model", &message, &locations);

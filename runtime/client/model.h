@@ -38,7 +38,7 @@ absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings =
 
 // Sets one field. Errors begin with "model." and the field.
 absl::Status SetField(const std::string& field, const std::string& value, api::Spec* spec);
-int64_t VocabSizeOf(const api::Spec& spec);  // 0: not set
+int64_t GetVocabSize(const api::Spec& spec);  // 0: not set
 
 // Resolves every name and checks the formulas. Errors: those of the author, with locations.
 absl::StatusOr<api::Model> CreateModel(HostRuntime* runtime, const api::Spec& spec);

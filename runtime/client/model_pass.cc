@@ -52,7 +52,7 @@ absl::Status CheckLengths(const Rows& sequences, const api::ModelInfo& model) {
 }
 
 // Checks that `rows` has one row per sequence, of the same length. `name`: "targets".
-absl::Status CheckAlike(const Rows& rows, const Rows& sequences, const char* name) {
+absl::Status CheckMatching(const Rows& rows, const Rows& sequences, const char* name) {
   if (rows.size() != sequences.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " has ", rows.size(), " lists for ", sequences.size(), " sequences"));
@@ -71,7 +71,7 @@ absl::Status Check(const TokenBatch& batch, const api::ModelInfo& model) {
     PLUMB_RETURN_IF_ERROR(CheckRow(batch.sequences[b], b, "token", 0, model.vocab_size - 1));
   }
   if (!batch.targets.empty()) {
-    PLUMB_RETURN_IF_ERROR(CheckAlike(batch.targets, batch.sequences, "targets"));
+    PLUMB_RETURN_IF_ERROR(CheckMatching(batch.targets, batch.sequences, "targets"));
     for (size_t b = 0; b < batch.targets.size(); ++b) {
       PLUMB_RETURN_IF_ERROR(CheckRow(batch.targets[b], b, "target", -1, model.vocab_size - 1));
     }
@@ -83,7 +83,7 @@ absl::Status Check(const TokenBatch& batch, const api::ModelInfo& model) {
     return absl::InvalidArgumentError(
         "token types are given, but the model has no token_types; drop them");
   }
-  PLUMB_RETURN_IF_ERROR(CheckAlike(batch.types, batch.sequences, "token_types"));
+  PLUMB_RETURN_IF_ERROR(CheckMatching(batch.types, batch.sequences, "token_types"));
   for (size_t b = 0; b < batch.types.size(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckRow(batch.types[b], b, "type", 0, model.token_types - 1));
   }
@@ -165,23 +165,23 @@ absl::Status TakeGradients(const api::Evaluator& evaluator, size_t count, ModelO
 }
 
 // Figures of a pass, collected in the order in which they are reported.
-struct ToldFigures {
+struct CollectedFigures {
   std::map<std::string, TensorFigures> activations, gradients;
   std::vector<ProbedParameter> parameters;
 
   void Add(const api::ProbeInfo& probe) {
     switch (probe.kind) {
       case PLUMB_PROBE_ACTIVATION:
-        activations[probe.name] = FiguresOf(probe);
+        activations[probe.name] = ToFigures(probe);
         break;
       case PLUMB_PROBE_GRADIENT:
-        gradients[probe.name] = FiguresOf(probe);
+        gradients[probe.name] = ToFigures(probe);
         break;
       case PLUMB_PROBE_PARAMETER:
-        parameters.push_back({probe.name, FiguresOf(probe), {}});
+        parameters.push_back({probe.name, ToFigures(probe), {}});
         break;
       default:  // a gradient follows its parameter immediately
-        parameters.back().gradient = FiguresOf(probe);
+        parameters.back().gradient = ToFigures(probe);
     }
   }
   // Returns the figures in the order of the data, given by `points`.
@@ -233,7 +233,7 @@ absl::StatusOr<ProbeFigures> ProbeTokens(api::Model* model, const TokenBatch& ba
   return OrOutOfMemory("a pass over the batch", [&]() -> absl::StatusOr<ProbeFigures> {
     PLUMB_ASSIGN_OR_RETURN(api::Evaluator evaluator,
                            MakePassEvaluator(model, pass, /*logits=*/false, /*gradients=*/true));
-    ToldFigures told;
+    CollectedFigures told;
     PLUMB_RETURN_IF_ERROR(ToStatus(
         evaluator.SetProbe(points, [&told](const api::ProbeInfo& probe) { told.Add(probe); })));
     PLUMB_RETURN_IF_ERROR(ToStatus(evaluator.Loss(pass.inputs, pass.targets)).status());

@@ -46,7 +46,7 @@ struct TensorFigures {
   int64_t elements = 0;   // number of all elements
 };
 
-inline TensorFigures FiguresOf(const api::ProbeInfo& probe) {
+inline TensorFigures ToFigures(const api::ProbeInfo& probe) {
   TensorFigures figures;
   figures.rms = probe.rms;
   figures.max = probe.max;

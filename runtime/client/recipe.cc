@@ -210,7 +210,7 @@ int64_t NeededVocabulary(const Tokenizer& tokenizer, const Recipe& recipe) {
 absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
                            const std::string& data_path, const std::string& model_path,
                            api::Spec* model) {
-  const int64_t needed = NeededVocabulary(tokenizer, recipe), said = VocabSizeOf(*model);
+  const int64_t needed = NeededVocabulary(tokenizer, recipe), said = GetVocabSize(*model);
   const bool adds_mask = needed > tokenizer.vocab_size();
   if (said == 0) return ToStatus(model->Set("vocab_size", needed));
   if (said >= needed) return absl::OkStatus();
@@ -220,7 +220,7 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
                    " sets vocab_size: ", said, "; drop vocab_size to take it from the data"));
 }
 
-std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model) {
+std::optional<TokenMasking> GetMasking(const Recipe& recipe, const api::ModelInfo& model) {
   if (!recipe.fields.has_masked_tokens()) return std::nullopt;
   const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // includes defaults
   TokenMasking masking;
@@ -243,7 +243,7 @@ TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& 
   const int64_t units = recipe.fields.units() == 0 ? micro_batches : recipe.fields.units();
   out.batch = recipe.fields.batch_size() * micro_batches / units;
   out.seq = seq;
-  out.dtype = DTypeOf(recipe);
+  out.dtype = GetDTypeName(recipe);
   out.recompute_blocks = recipe.fields.recompute() == v1::Recompute::BLOCK;
   return out;
 }

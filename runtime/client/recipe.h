@@ -56,7 +56,7 @@ absl::StatusOr<Recipe> ReadRecipe(const std::string& path, const Overrides& sett
                                   int ranks = 1);
 
 // Returns "bf16" or "f32", the type of computation.
-inline const char* DTypeOf(const Recipe& recipe) {
+inline const char* GetDTypeName(const Recipe& recipe) {
   return recipe.fields.dtype() == v1::Train::BF16 ? "bf16" : "f32";
 }
 
@@ -89,7 +89,7 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
                            api::Spec* model);
 
 // Returns the masking of a recipe for a model's vocabulary, or nullopt if the recipe has none.
-std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model);
+std::optional<TokenMasking> GetMasking(const Recipe& recipe, const api::ModelInfo& model);
 
 // Returns the plan of a trainer with this recipe, for sequences of up to `seq` tokens.
 TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& recipe,

@@ -28,7 +28,7 @@ std::vector<bool> PartialGradients(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.op->name != "program") continue;
     for (size_t k = 0; k < node.outputs.size(); ++k) {
-      partial[Index(node.outputs[k])] = ProgramOf(node.attrs).ReadsOutput(k);
+      partial[Index(node.outputs[k])] = GetProgram(node.attrs).ReadsOutput(k);
     }
   }
   return partial;

@@ -58,7 +58,7 @@ int64_t OperandBytes(const Graph& graph, const Node& node) {
 
 double Flops(const Graph& graph, const Node& node) {
   if (node.op->flops == nullptr) return 0;
-  return node.op->flops({TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attrs});
+  return node.op->flops({GetTypes(graph, node.inputs), GetTypes(graph, node.outputs), node.attrs});
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ absl::Status CompiledProgram::MakeKernels() {
   uses.resize(graph.values.size());
   for (const Node& node : graph.nodes) {
     absl::StatusOr<std::unique_ptr<Kernel>> kernel = node.op->make_kernel(
-        {TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attrs});
+        {GetTypes(graph, node.inputs), GetTypes(graph, node.outputs), node.attrs});
     if (!kernel.ok()) {
       return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph, node), ": "));
     }
@@ -147,11 +147,11 @@ void Executable::BindWorkspace(void* workspace) {
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     if (plan_.places[id].kind != MemoryPlan::Place::Kind::kArena) continue;
     for (const int32_t use : program_->uses[id])
-      operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
+      operands_[Index(use)] = GetData(static_cast<ValueId>(id));
   }
 }
 
-int64_t Executable::AlignmentOf(size_t slot) const {
+int64_t Executable::SlotAlignment(size_t slot) const {
   if (slot >= plan_.externals.size() || program_->values_of_slot[slot].empty()) return kAlignment;
   const Value& value = graph_.value(program_->values_of_slot[slot].front());
   // Kernels read matrices, and the states of each sequence, row by row, at any alignment of rows.
@@ -172,7 +172,7 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
         absl::StrCat("the program has no parameter, input, state or output \"", name, "\""));
   }
   const size_t slot = at->second;
-  const int64_t alignment = AlignmentOf(slot);
+  const int64_t alignment = SlotAlignment(slot);
   if (data == nullptr ||
       reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) != 0) {
     return absl::InvalidArgumentError(
@@ -247,7 +247,7 @@ absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> va
   size_t next = 0;
   PLUMB_RETURN_IF_ERROR(Run(threads, [&](size_t i) {
     for (; next < values.size() && Index(graph_.value(values[next]).producer) == i; ++next) {
-      observe(next, DataOf(values[next]));
+      observe(next, GetData(values[next]));
     }
   }));
   PLUMB_CHECK(next == values.size(), "observed values are computed and sorted by producer");
@@ -274,11 +274,11 @@ void Executable::CopyOutputs() const {
   size_t slot = plan_.externals.size();
   for (const int32_t k : plan_.copied_outputs) {
     const ValueId id = graph_.outputs[Index(k)].value;
-    std::memcpy(bound_[slot++], DataOf(id), static_cast<size_t>(graph_.value(id).type.bytes()));
+    std::memcpy(bound_[slot++], GetData(id), static_cast<size_t>(graph_.value(id).type.bytes()));
   }
 }
 
-void* Executable::DataOf(ValueId id) const {
+void* Executable::GetData(ValueId id) const {
   const MemoryPlan::Place& place = plan_.places[Index(id)];
   return place.kind == MemoryPlan::Place::Kind::kArena ? workspace_ + place.offset
                                                        : bound_[Index(place.external)];
@@ -287,7 +287,7 @@ void* Executable::DataOf(ValueId id) const {
 absl::StatusOr<Executable::NonFinite> Executable::RunAndFindNonFinite(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
   const auto is_finite = [this](ValueId id) {
-    return AllFinite(graph_.value(id).type, DataOf(id));
+    return AllFinite(graph_.value(id).type, GetData(id));
   };
   for (const ValueId id : plan_.externals) {
     const Value& value = graph_.value(id);

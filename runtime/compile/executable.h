@@ -98,7 +98,7 @@ class Executable {
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
   // Returns the memory of a value. An observer may read the inputs of the node that has just run,
   // except those that its op may overwrite (OpDef::may_alias).
-  void* DataOf(ValueId id) const;
+  void* GetData(ValueId id) const;
 
   // Runs like Run, with the same bits, and adds the time of node i to seconds_by_node[i]. Calls
   // (*after)(i) when node i has run, unless `after` is null, without adding its time. Requires: one
@@ -128,7 +128,7 @@ class Executable {
   };
 
   // Returns the required alignment of the slot's memory.
-  int64_t AlignmentOf(size_t slot) const;
+  int64_t SlotAlignment(size_t slot) const;
   absl::Status CheckBound() const;
   absl::Status RunStep(const Step& step, int threads) const;
   absl::Status StepError(const Step& step, const absl::Status& status) const;

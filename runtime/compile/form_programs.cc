@@ -30,7 +30,7 @@ class Levels {
  public:
   explicit Levels(const Graph& graph)
       : graph_(graph),
-        readers_(ReadersOf(graph)),
+        readers_(FindReaders(graph)),
         may_join_(graph.nodes.size(), false),
         level_(graph.nodes.size(), 0),
         rows_(graph.nodes.size(), 0) {
@@ -79,7 +79,7 @@ class Levels {
   void SetLatest() {
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       if (!may_join_[i]) continue;
-      rows_[i] = RowsOf(graph_.nodes[i]);
+      rows_[i] = GetRows(graph_.nodes[i]);
       int latest = std::numeric_limits<int>::max();
       int64_t rows = -1;  // rows of all readers; -1: no reader yet, 0: they differ
       for (const ValueId id : graph_.nodes[i].outputs) {
@@ -99,7 +99,7 @@ class Levels {
   }
 
   // Returns the rows of a node's tensors; 0 if they are vectors.
-  int64_t RowsOf(const Node& node) const {
+  int64_t GetRows(const Node& node) const {
     const bool is_flat = node.op->name == "split" && node.attrs.GetBool("flat", false);
     const TensorType& type = graph_.value(node.outputs[0]).type;
     const bool is_vector =
@@ -164,7 +164,7 @@ class Former {
 
   // Returns the unit of a node: the node itself if it is in no group, else nodes.size() + its
   // group.
-  size_t UnitOf(size_t node) const {
+  size_t GetUnit(size_t node) const {
     return group_of_[node] < 0 ? node : graph_.nodes.size() + Index(group_of_[node]);
   }
 
@@ -175,7 +175,7 @@ class Former {
     std::vector<std::vector<size_t>> after(units);
     std::vector<int> waits(units, 0);
     const auto precedes = [&](size_t node, size_t later) {
-      const size_t unit = UnitOf(node), next = UnitOf(later);
+      const size_t unit = GetUnit(node), next = GetUnit(later);
       if (unit == next) return;
       after[unit].push_back(next);
       ++waits[next];
@@ -213,7 +213,7 @@ class Former {
     return order;
   }
 
-  static std::string NameOf(const Graph& inner) { return absl::StrCat("v", inner.values.size()); }
+  static std::string GetName(const Graph& inner) { return absl::StrCat("v", inner.values.size()); }
 
   absl::StatusOr<Node> ProgramOfGroup(int group) {
     Graph inner;
@@ -228,7 +228,7 @@ class Former {
       for (const ValueId id : graph_.nodes[i].inputs) {
         if (id == kNoValue || results.count(id) > 0 || id_in.count(id) > 0) continue;
         id_in[id] = static_cast<ValueId>(inner.values.size());
-        inner.values.push_back({NameOf(inner), graph_.value(id).type, ValueKind::kInput, -1});
+        inner.values.push_back({GetName(inner), graph_.value(id).type, ValueKind::kInput, -1});
         node.inputs.push_back(id);
       }
     }
@@ -238,7 +238,7 @@ class Former {
       for (ValueId& id : copy.outputs) {
         const ValueId outer = id;
         id = id_in[outer] = static_cast<ValueId>(inner.values.size());
-        inner.values.push_back({NameOf(inner), graph_.value(outer).type, ValueKind::kComputed,
+        inner.values.push_back({GetName(inner), graph_.value(outer).type, ValueKind::kComputed,
                                 static_cast<int32_t>(inner.nodes.size())});
         if (!IsReadOutside(outer, group)) continue;
         inner.outputs.push_back({"", id});

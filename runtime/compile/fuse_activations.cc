@@ -27,7 +27,7 @@ class ActivationFusion {
 
  private:
   // Returns the position of the product that computes `id`, if it can be fused, else -1.
-  int32_t ProductOf(ValueId id) const {
+  int32_t FindProduct(ValueId id) const {
     const int32_t producer = edit_.graph().value(id).producer;
     if (producer < 0 || edit_.IsEdited(static_cast<size_t>(producer)) ||
         !IsPlainProduct(edit_, edit_.node(static_cast<size_t>(producer)))) {
@@ -49,7 +49,7 @@ class ActivationFusion {
     const Node& act = edit_.node(i);
     const ValueId pre = act.inputs[0];
     const std::string kind = act.attrs.GetString("kind");
-    const int32_t at = ProductOf(pre);
+    const int32_t at = FindProduct(pre);
     if (at < 0 || edit_.IsOutput(pre)) return;
     std::vector<size_t> gradients;
     for (const int32_t reader : edit_.readers(pre)) {
@@ -78,7 +78,7 @@ class ActivationFusion {
   void FuseGradient(size_t i, ValueId derivative) {
     const Node& grad = edit_.node(i);
     const ValueId dy = grad.inputs[1];
-    const int32_t at = ProductOf(dy);
+    const int32_t at = FindProduct(dy);
     if (at >= 0 && edit_.IsReadOnceBy(dy, i)) {
       const Node& product = edit_.node(static_cast<size_t>(at));
       const bool has_bias = product.inputs.size() > 2 && product.inputs[2] != kNoValue;

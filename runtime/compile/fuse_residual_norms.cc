@@ -17,7 +17,7 @@ class ResidualNormFusion {
   ResidualNormFusion(Graph graph, const OpDef* add_norm)
       : graph_(std::move(graph)),
         add_norm_(add_norm),
-        readers_(ReadersOf(graph_)),
+        readers_(FindReaders(graph_)),
         is_output_(OutputValues(graph_)),
         keep_(graph_.nodes.size(), true) {}
 

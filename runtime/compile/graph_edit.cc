@@ -11,7 +11,7 @@ namespace plumb {
 
 GraphEdit::GraphEdit(Graph graph)
     : graph_(std::move(graph)),
-      readers_(ReadersOf(graph_)),
+      readers_(FindReaders(graph_)),
       is_output_(OutputValues(graph_)),
       overwritten_(OverwrittenValues(graph_)),
       edited_(graph_.nodes.size(), false),

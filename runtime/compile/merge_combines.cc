@@ -35,7 +35,7 @@ struct Sum {
 
 bool IsCombine(const Node& node) { return node.op->name == "combine"; }
 
-Sum SumOf(const Node& node) {
+Sum MakeSum(const Node& node) {
   Sum sum;
   const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
   for (size_t i = 0; i < node.inputs.size(); ++i) sum.Add(node.inputs[i], coefs[i]);
@@ -55,7 +55,7 @@ class Walk {
         replacement_(graph->values.size()),
         keep_(graph->nodes.size(), true) {
     std::iota(replacement_.begin(), replacement_.end(), 0);
-    for (const auto& readers : ReadersOf(*graph)) readers_.push_back(readers.size());
+    for (const auto& readers : FindReaders(*graph)) readers_.push_back(readers.size());
   }
 
   // Merges sums. Returns true if a node was dropped.
@@ -73,7 +73,7 @@ class Walk {
       }
       if (!IsCombine(node)) continue;
       const size_t terms_before = node.inputs.size();
-      Sum sum = SumOf(node);
+      Sum sum = MakeSum(node);
       bool merged = sum.terms.size() != terms_before;
       while (MergeOneTerm(&sum)) {
         merged = true;
@@ -104,7 +104,7 @@ class Walk {
           readers_[Index(term)] != 1) {
         continue;
       }
-      const Sum inner = SumOf(graph_.nodes[Index(producer)]);
+      const Sum inner = MakeSum(graph_.nodes[Index(producer)]);
       // A term of the inner sum may be overwritten between the inner and the outer sum.
       if (std::any_of(inner.terms.begin(), inner.terms.end(),
                       [this](ValueId id) { return overwritten_[Index(id)]; })) {

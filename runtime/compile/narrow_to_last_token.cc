@@ -19,7 +19,7 @@ bool HasTokens(const TensorType& type) {
   return type.shape.rank() == rank && type.shape[1] > 1;
 }
 
-TensorType LastTokenOf(const TensorType& type) {
+TensorType LastTokenType(const TensorType& type) {
   std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
   dims[1] = 1;
   return {type.dtype, Shape(dims)};
@@ -78,13 +78,13 @@ class Needs {
   // Returns no inputs unless all outputs that become narrower are needed for the last token only.
   Narrowed Narrow(const Node& node) const {
     if (node.op->token_wise == nullptr) return {};
-    std::vector<const TensorType*> types = TypesOf(graph_, node.inputs);
+    std::vector<const TensorType*> types = GetTypes(graph_, node.inputs);
     std::vector<size_t> inputs = node.op->token_wise(OpTypes{types, {}, node.attrs});
     std::vector<TensorType> narrow;
     narrow.reserve(inputs.size());  // `types` points into it
     for (const size_t k : inputs) {
       if (!HasTokens(*types[k])) return {};
-      types[k] = &narrow.emplace_back(LastTokenOf(*types[k]));
+      types[k] = &narrow.emplace_back(LastTokenType(*types[k]));
     }
     auto outputs = node.op->infer(OpTypes{types, {}, node.attrs});
     if (!outputs.ok()) return {};
@@ -92,7 +92,7 @@ class Needs {
       const TensorType& full = graph_.value(node.outputs[k]).type;
       if ((*outputs)[k] == full) continue;
       if (need(node.outputs[k]) == Need::kAll || !HasTokens(full) ||
-          (*outputs)[k] != LastTokenOf(full)) {
+          (*outputs)[k] != LastTokenType(full)) {
         return {};
       }
     }
@@ -148,7 +148,7 @@ absl::StatusOr<Graph> NarrowToLastToken(Graph graph, const OpRegistry& registry)
       const auto [it, is_new] = last.try_emplace(id, kNoValue);
       if (is_new) {
         it->second = edit.NewValue(absl::StrCat(edit.graph().value(id).name, ".last_token"),
-                                   LastTokenOf(type(id)));
+                                   LastTokenType(type(id)));
         nodes.push_back({last_token, {id}, {it->second}, {}});
       }
       id = it->second;

@@ -16,7 +16,7 @@ namespace {
 
 // Returns the layer of a forward node, by the name of its result: N of "layers.N.attention.q"; else
 // -1.
-int64_t LayerOf(const Graph& graph, const Node& node) {
+int64_t GetLayer(const Graph& graph, const Node& node) {
   if (node.outputs.empty()) return -1;
   absl::string_view name = graph.value(node.outputs[0]).name;
   int64_t layer;
@@ -41,7 +41,7 @@ class Recomputation {
       ++first_backward_;
     }
     for (size_t i = 0; i < first_backward_; ++i) {
-      layer_[i] = LayerOf(graph_, graph_.nodes[i]);
+      layer_[i] = GetLayer(graph_, graph_.nodes[i]);
       if (layer_[i] >= 0) nodes_of_[layer_[i]].push_back(i);
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) inputs_[i] = graph_.nodes[i].inputs;

@@ -3,7 +3,7 @@
 
 namespace plumb {
 
-std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids) {
+std::vector<const TensorType*> GetTypes(const Graph& graph, const std::vector<ValueId>& ids) {
   std::vector<const TensorType*> types;
   for (const ValueId id : ids) types.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
   return types;
@@ -23,7 +23,7 @@ std::vector<ValueId> StateOfValues(const Graph& graph) {
   return state;
 }
 
-std::vector<std::vector<int32_t>> ReadersOf(const Graph& graph) {
+std::vector<std::vector<int32_t>> FindReaders(const Graph& graph) {
   std::vector<std::vector<int32_t>> readers(graph.values.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const int32_t position = static_cast<int32_t>(i);

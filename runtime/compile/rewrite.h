@@ -13,14 +13,14 @@
 namespace plumb {
 
 // Returns the types of values, null for kNoValue.
-std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids);
+std::vector<const TensorType*> GetTypes(const Graph& graph, const std::vector<ValueId>& ids);
 
 // Returns, by ValueId, the state whose memory the value shares because nodes wrote it in place
 // (OpDef::updates): the value itself for a state, kNoValue for other values.
 std::vector<ValueId> StateOfValues(const Graph& graph);
 
 // Returns, by ValueId, the positions of the nodes that read the value, each once, in order.
-std::vector<std::vector<int32_t>> ReadersOf(const Graph& graph);
+std::vector<std::vector<int32_t>> FindReaders(const Graph& graph);
 
 // Returns, by ValueId, true if a node overwrites the value in place. Its readers must precede that
 // node.

@@ -18,7 +18,7 @@ struct Layer {
 
 bool IsInt8(const Node& node) { return node.op->name == "matmul_int8"; }
 
-Layer LayerOf(const Node& node) {
+Layer GetLayer(const Node& node) {
   const size_t bias = IsInt8(node) ? 3 : 2;
   Layer layer;
   layer.weight.assign(node.inputs.begin() + 1, node.inputs.begin() + static_cast<int64_t>(bias));
@@ -45,7 +45,7 @@ std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
     if (IsLinear(edit, node) && node.op == one.op && node.inputs[0] == one.inputs[0] &&
         !edit.IsEdited(i)) {
       // It moves to an earlier position: its bias must be available there.
-      const ValueId bias = LayerOf(node).bias;
+      const ValueId bias = GetLayer(node).bias;
       const bool ready =
           bias == kNoValue || edit.graph().value(bias).producer < static_cast<int32_t>(first);
       if (ready && like.size() < kMaxShared) like.push_back(i);
@@ -71,7 +71,7 @@ absl::StatusOr<Graph> ShareOperands(Graph graph, const OpRegistry& registry) {
     std::vector<ValueId> biases;
     bool any_bias = false;
     for (const size_t at : layers) {
-      const Layer layer = LayerOf(edit.node(at));
+      const Layer layer = GetLayer(edit.node(at));
       shared.inputs.insert(shared.inputs.end(), layer.weight.begin(), layer.weight.end());
       shared.outputs.push_back(edit.node(at).outputs[0]);
       if (int8) rows.push_back(edit.node(at).attrs.GetDoubles("rows")[0]);

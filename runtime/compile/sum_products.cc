@@ -30,7 +30,7 @@ class ProductSum {
   }
 
  private:
-  const Node& ProducerOf(ValueId id) const {
+  const Node& GetProducer(ValueId id) const {
     return edit_.node(static_cast<size_t>(edit_.graph().value(id).producer));
   }
 
@@ -46,7 +46,7 @@ class ProductSum {
 
   // Returns true if matmul_sum may compute the product together with others.
   bool IsSummable(ValueId term) const {
-    const Node& node = ProducerOf(term);
+    const Node& node = GetProducer(term);
     return IsPlainProduct(edit_, node) && !HasBias(node) &&
            !node.attrs.GetBool("transpose_a", false);
   }
@@ -62,13 +62,13 @@ class ProductSum {
     std::vector<Node> nodes;
     ValueId total = others.empty() ? kNoValue : others[0];
     for (const ValueId product : products) {
-      Node node = ProducerOf(product);
+      Node node = GetProducer(product);
       edit_.Drop(static_cast<size_t>(edit_.graph().value(product).producer));
       if (total != kNoValue) {
         node.op = matmul_add_;
         node.inputs.resize(3, kNoValue);  // the bias may be absent
         node.inputs.push_back(total);
-        node.attrs = TransposesOf(node);
+        node.attrs = GetTransposes(node);
       }
       total = product;
       nodes.push_back(std::move(node));
@@ -76,11 +76,11 @@ class ProductSum {
     if (!together.empty()) {
       Node node = {matmul_sum_, {total}, {together[0]}, {}};
       for (const ValueId product : together) {
-        const Node& one = ProducerOf(product);
+        const Node& one = GetProducer(product);
         node.inputs.insert(node.inputs.end(), {one.inputs[0], one.inputs[1]});
         edit_.Drop(static_cast<size_t>(edit_.graph().value(product).producer));
       }
-      node.attrs = TransposesOf(ProducerOf(together[0]));
+      node.attrs = GetTransposes(GetProducer(together[0]));
       node.attrs.Set("count", static_cast<int64_t>(together.size()));
       nodes.push_back(std::move(node));
     }
@@ -93,7 +93,7 @@ class ProductSum {
     std::vector<ValueId> taken[2];  // indexed by transpose_b
     for (const ValueId product : *products) {
       if (!IsSummable(product)) continue;
-      taken[ProducerOf(product).attrs.GetBool("transpose_b", false)].push_back(product);
+      taken[GetProducer(product).attrs.GetBool("transpose_b", false)].push_back(product);
     }
     std::vector<ValueId>& most = taken[taken[1].size() > taken[0].size()];
     if (most.size() < 2) return {};
@@ -105,7 +105,7 @@ class ProductSum {
     return most;
   }
 
-  static Attrs TransposesOf(const Node& node) {
+  static Attrs GetTransposes(const Node& node) {
     Attrs attrs;
     for (const char* name : {"transpose_a", "transpose_b"}) {
       if (node.attrs.GetBool(name, false)) attrs.Set(name, true);

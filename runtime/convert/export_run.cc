@@ -44,7 +44,7 @@ using Json = nlohmann::json;
 // Number of tokens in the compared graphs: enough for every op to appear.
 constexpr int64_t kComparedTokens = 8;
 
-absl::StatusOr<std::vector<std::string>> GraphOf(const api::Model& model) {
+absl::StatusOr<std::vector<std::string>> ListGraph(const api::Model& model) {
   const int64_t seq = std::min(kComparedTokens, model.Info().context_length);
   PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, seq));
   return absl::StrSplit(graph, '\n');
@@ -64,8 +64,8 @@ std::string WithoutNumbers(absl::string_view line) {
 // Fails unless the family's model has the same graph as `model`, and therefore the same weights.
 absl::Status CheckSameModel(const Family& family, const api::Model& model,
                             const api::Model& of_family) {
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(of_family));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, ListGraph(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, ListGraph(of_family));
   if (own == other) return absl::OkStatus();
   size_t at = 0;
   while (at < own.size() && at < other.size() && own[at] == other[at]) ++at;
@@ -81,7 +81,7 @@ absl::Status CheckSameModel(const Family& family, const api::Model& model,
 }
 
 // Returns the dimensions, and the attributes that have the same value in all norms of the layers.
-std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description) {
+std::map<std::string, double> GetFacts(const nlohmann::ordered_json& description) {
   std::map<std::string, double> facts;
   std::set<std::string> differ;
   for (const auto& group : description["layers"]) {
@@ -115,7 +115,7 @@ struct LowRankUpdate {
 
 using Tensors = std::map<std::string, api::TensorView<float>>;
 
-absl::StatusOr<Tensors> TensorsOf(api::Model* model) {
+absl::StatusOr<Tensors> GetTensors(api::Model* model) {
   Tensors tensors;
   for (size_t i = 0; i < model->TensorCount(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(model->Tensor(i)));
@@ -128,7 +128,7 @@ absl::StatusOr<Tensors> TensorsOf(api::Model* model) {
 // kInvalidArgument if the adapter does anything else.
 absl::StatusOr<std::vector<LowRankUpdate>> ReadUpdates(api::Model* model,
                                                        const nlohmann::ordered_json& description) {
-  PLUMB_ASSIGN_OR_RETURN(const Tensors tensors, TensorsOf(model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors tensors, GetTensors(model));
   std::vector<LowRankUpdate> updates;
   for (const std::string line : description["adapter"]) {
     // "layers.0.attention.q.weight += 2 * UP.weight * DOWN.weight"
@@ -162,8 +162,8 @@ absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, "model.pbtxt")));
   PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
   PLUMB_RETURN_IF_ERROR(ToStatus(model.Init(0)));
-  PLUMB_ASSIGN_OR_RETURN(const Tensors from, TensorsOf(&run->model));
-  PLUMB_ASSIGN_OR_RETURN(const Tensors to, TensorsOf(&model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors from, GetTensors(&run->model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors to, GetTensors(&model));
   if (from.size() != to.size() + 2 * updates.size()) {
     return absl::InvalidArgumentError("the adapter has more than two tensors for an update");
   }
@@ -225,7 +225,7 @@ class Assembly {
                {"inference_mode", true}};
     for (const auto& [name, parts] : sources_) {
       const bool transposed = pieces_[parts[0].piece].transpose;
-      const int64_t out = ShapeOf(parts)[transposed ? 1 : 0];
+      const int64_t out = GetShape(parts)[transposed ? 1 : 0];
       std::vector<float> a;
       std::vector<TensorPiece> b;  // parts of B, [out, rank] even if the checkpoint has [in, out]
       std::vector<std::vector<float>> up;
@@ -281,13 +281,13 @@ class Assembly {
     int64_t number;  // index among its sources
   };
 
-  const float* DataOf(size_t piece) const {
+  const float* GetData(size_t piece) const {
     const auto tensor = model_.Tensor(piece);
     return tensor.ok() ? tensor->data.data() : nullptr;
   }
 
   bool IsFilled(size_t piece) const {
-    const float* const data = DataOf(piece);
+    const float* const data = GetData(piece);
     const auto value = static_cast<float>(*pieces_[piece].fill);
     return std::all_of(data, data + pieces_[piece].shape.num_elements(),
                        [value](float each) { return each == value; });
@@ -299,18 +299,18 @@ class Assembly {
   }
 
   // Returns the shape of a source: the smallest that has the elements of all its parts.
-  Shape ShapeOf(const std::vector<Part>& parts) const {
+  Shape GetShape(const std::vector<Part>& parts) const {
     int64_t rows = 0, columns = 0;
     for (const Part& part : parts) {
       const TensorPiece& piece = pieces_[part.piece];
-      const MatrixDims own = DimsOf(piece.shape);
+      const MatrixDims own = GetDims(piece.shape);
       int64_t down = Length(own.rows, piece.rows), across = Length(own.columns, piece.columns);
       if (piece.transpose) std::swap(down, across);
       rows = std::max(rows, down);
       columns = std::max(columns, across);
     }
     const TensorPiece& piece = pieces_[parts[0].piece];
-    const MatrixDims own = DimsOf(piece.shape);
+    const MatrixDims own = GetDims(piece.shape);
     if (piece.flat_rows > 0) {
       return {piece.flat_rows, piece.shape.num_elements() / piece.flat_rows};
     }
@@ -324,11 +324,11 @@ class Assembly {
     const std::vector<Part>& parts = sources_.at(name);
     TensorToWrite write;
     write.name = name;
-    write.type = F32(ShapeOf(parts));
+    write.type = F32(GetShape(parts));
     const TensorPiece& first = pieces_[parts[0].piece];
     if (!first.stacked() && !first.transpose && !first.depthwise && first.rows.all() &&
         first.columns.all()) {
-      write.data = DataOf(parts[0].piece);
+      write.data = GetData(parts[0].piece);
       return write;
     }
     // Tensors are written one after the other, so each is assembled when its first element is read.
@@ -339,7 +339,7 @@ class Assembly {
       if (begin == 0) {
         whole->assign(static_cast<size_t>(all), 0.0f);
         for (const Part& part : parts) {
-          ScatterPiece(pieces_[part.piece], shape, part.number, DataOf(part.piece), whole->data());
+          ScatterPiece(pieces_[part.piece], shape, part.number, GetData(part.piece), whole->data());
         }
       }
       std::memcpy(to, whole->data() + begin, static_cast<size_t>(n) * sizeof(float));
@@ -393,7 +393,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   Target target;
   std::string name = request.family, origin = run;
   if (const auto json = ReadFile(JoinPath(run, "run.json"), kMaxTextBytes); json.ok()) {
-    PLUMB_ASSIGN_OR_RETURN(const InitSource init, InitOf(*json));
+    PLUMB_ASSIGN_OR_RETURN(const InitSource init, GetInit(*json));
     if (!init.run.empty()) origin = init.weights;
   }
   if (IsImportedRun(origin)) {
@@ -423,8 +423,8 @@ absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runti
   if (!values.ok()) return std::nullopt;
   const absl::StatusOr<api::Model> of_family = MakeModel(runtime, family, *values);
   if (!of_family.ok()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(*of_family));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, ListGraph(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, ListGraph(*of_family));
   PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
   PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(*of_family));
   // The graph of a model with a rotary embedding does not contain the context length.
@@ -450,7 +450,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
     return absl::InvalidArgumentError(
         absl::StrCat(opened.run, ": the model has no adapter; drop --adapter"));
   }
-  const std::map<std::string, double> facts = FactsOf(description);
+  const std::map<std::string, double> facts = GetFacts(description);
   Json config = target.config;
   PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
                          ValuesOfSameModel(runtime, family, opened.model, config));

@@ -60,7 +60,7 @@ std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all)
   return tensors;
 }
 
-ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_all) {
+ImportReport MakeReport(const Family& family, const TensorPlan& plan, bool copy_all) {
   ImportReport report;
   report.family = family.name;
   report.family_file = family.file;
@@ -96,7 +96,7 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
   }
   PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
-                         KeepSpecialTokens(run, checkpoint.config(), VocabSizeOf(spec)));
+                         KeepSpecialTokens(run, checkpoint.config(), GetVocabSize(spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::string json,
                          ImportJson(family, config, checkpoint, plan, request.copy));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kImportFile), json));
@@ -210,7 +210,7 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
   WarnOfNonFinite(plan, request.directory, runtime);
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
                          WriteRun(request, *family, config, text, checkpoint, plan));
-  ImportReport report = ReportOf(*family, plan, request.copy);
+  ImportReport report = MakeReport(*family, plan, request.copy);
   report.end_tokens = std::move(special.end);
   report.end_tokens_from = std::move(special.end_source);
   return report;

@@ -75,7 +75,7 @@ struct TextTokenizer::Impl {
                       return observer(progress);
                     });
     if (absl::IsInvalidArgument(status)) {
-      const TextPlace place = PlaceOf(text, bad_byte);
+      const TextPlace place = GetPlace(text, bad_byte);
       return Annotate(status, absl::StrCat(file.name, ":", place.line, ":", place.column, ": "));
     }
     if (!status.ok()) return status;

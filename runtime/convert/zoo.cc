@@ -61,7 +61,7 @@ bool HasAnArchitecture(const Family& family, const Json& config) {
   });
 }
 
-std::vector<std::string> NamesOf(const std::vector<Family>& families) {
+std::vector<std::string> GetNames(const std::vector<Family>& families) {
   std::vector<std::string> names;
   for (const Family& family : families) names.push_back(family.name);
   std::sort(names.begin(), names.end());
@@ -124,7 +124,7 @@ std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
   const Json* list = placements == nullptr ? nullptr : FindMember(*placements, "directories");
   if (list == nullptr) return directories;
   for (const Json& directory : *list) {
-    directories.push_back(JoinPath(DirectoryOf(TextMember(directory, "path")), "zoo"));
+    directories.push_back(JoinPath(ParentDirectory(TextMember(directory, "path")), "zoo"));
   }
   return directories;
 }
@@ -146,7 +146,7 @@ std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view 
 absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
   std::vector<std::string> directories = ZooDirectories(runtime);
-  directories.insert(directories.begin(), DirectoryOf(path));
+  directories.insert(directories.begin(), ParentDirectory(path));
   return ParseFamily({path, std::move(text)},
                      [&directories](const std::string& name) -> absl::StatusOr<FamilyText> {
                        const std::string file_name = absl::StrCat(name, kPart);
@@ -189,7 +189,7 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
     if (!by_architecture.empty()) found = std::move(by_architecture);
   }
   if (found.size() == 1) return *found.front();
-  const std::vector<std::string> names = NamesOf(families);
+  const std::vector<std::string> names = GetNames(families);
   if (!found.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(config_path, ": matches two families, ",
                                                    found[0]->file, " and ", found[1]->file,
@@ -206,7 +206,7 @@ absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::st
   for (Family& family : families) {
     if (family.name == name) return std::move(family);
   }
-  const std::vector<std::string> names = NamesOf(families);
+  const std::vector<std::string> names = GetNames(families);
   return absl::NotFoundError(absl::StrCat("there is no family ", QuoteName(name),
                                           DidYouMean(name, names), "; there are ",
                                           absl::StrJoin(names, ", ")));

@@ -80,14 +80,14 @@ struct Marks {
 };
 
 // Requires: a tokenizer for documents, which has both tokens.
-Marks MarksOf(const Tokenizer& tokenizer) {
+Marks GetMarks(const Tokenizer& tokenizer) {
   return {*tokenizer.begin_token(), *tokenizer.end_token()};
 }
 
 // Writes the i-th document of a split, whose prompt has no targets.
 void PutDocument(const Dataset& dataset, Split split, int64_t i, int64_t row, Batch* batch) {
   const absl::Span<const int32_t> document = dataset.document(split, i);
-  const Marks marks = MarksOf(dataset.tokenizer());
+  const Marks marks = GetMarks(dataset.tokenizer());
   const int64_t n = static_cast<int64_t>(document.size());
   const int64_t length = std::min(n + 1, batch->seq);
   int32_t* tokens = batch->tokens.data() + row * batch->seq;
@@ -184,7 +184,7 @@ absl::Status TrainBatches::TryFill(int64_t index, Batch* batch) {
   return dataset_->read_status();
 }
 
-int64_t TrainBatches::DocumentOf(int64_t sequence) {
+int64_t TrainBatches::GetDocument(int64_t sequence) {
   const auto n = static_cast<int64_t>(documents_.size());
   const int64_t epoch = sequence / n;
   if (options_.keep_order) return documents_[static_cast<size_t>(sequence % n)];
@@ -203,7 +203,7 @@ int64_t TrainBatches::DocumentOf(int64_t sequence) {
 void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
   int64_t longest = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i] = DocumentOf(index * options_.batch_size + static_cast<int64_t>(i));
+    rows_[i] = GetDocument(index * options_.batch_size + static_cast<int64_t>(i));
     const auto document = dataset_->document(Split::kTrain, rows_[i]);
     longest = std::max(longest,
                        DocumentSeq(static_cast<int64_t>(document.size()), options_.context_length));

@@ -93,7 +93,7 @@ class TrainBatches : public BatchSource {
 
  private:
   TrainBatches(const Dataset* dataset, const Options& options);
-  int64_t DocumentOf(int64_t sequence);
+  int64_t GetDocument(int64_t sequence);
   void FillDocuments(int64_t index, Batch* batch);
   void FillWindows(int64_t index, Batch* batch) const;
 

@@ -159,7 +159,7 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
     texts = FindDocuments(content);
   }
   if (texts.empty()) {
-    return Error(name, absl::StrCat("no document: all ", PlaceOf(content, content.size() - 1).line,
+    return Error(name, absl::StrCat("no document: all ", GetPlace(content, content.size() - 1).line,
                                     " lines are empty; a document is a line with text"));
   }
 
@@ -201,7 +201,7 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
     if (!status.ok()) {
       const size_t offset =
           jsonl ? parsed.places[i] : static_cast<size_t>(text.data() - content.data()) + bad_byte;
-      const TextPlace place = PlaceOf(content, offset);
+      const TextPlace place = GetPlace(content, offset);
       return Annotate(status, absl::StrCat(name, ":", place.line, ":", place.column, ": "));
     }
   }

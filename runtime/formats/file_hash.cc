@@ -79,7 +79,7 @@ absl::StatusOr<std::string> CachedHashOfFile(const std::string& path) {
   }
   PLUMB_ASSIGN_OR_RETURN(std::string hash, HashOfFile(path));
   PLUMB_ASSIGN_OR_RETURN(const FileStamp after, StampOfFile(path));
-  if (after == stamp && MakeDirectories(DirectoryOf(cache)).ok()) {
+  if (after == stamp && MakeDirectories(ParentDirectory(cache)).ok()) {
     WriteFileAtomically(cache, key + hash).IgnoreError();
   }
   return hash;

@@ -86,7 +86,7 @@ absl::Status AppendDocument(absl::string_view line, size_t begin, LineError erro
 
 absl::StatusOr<Jsonl> ParseJsonl(absl::string_view content, const std::string& name) {
   const auto error_at = [&](size_t offset, absl::string_view what) {
-    const TextPlace place = PlaceOf(content, std::min(offset, content.size()));
+    const TextPlace place = GetPlace(content, std::min(offset, content.size()));
     return absl::InvalidArgumentError(
         absl::StrCat(name, ":", place.line, ":", place.column, ": ", what));
   };

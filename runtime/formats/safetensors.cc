@@ -90,7 +90,7 @@ const TensorEntry* SafetensorsFile::Find(absl::string_view name) const {
 absl::string_view SafetensorsFile::header() const {
   const absl::string_view content = file_.content();
   return tensors_.empty() ? content
-                          : content.substr(0, static_cast<size_t>(OffsetOf(tensors_.front())));
+                          : content.substr(0, static_cast<size_t>(GetOffset(tensors_.front())));
 }
 
 absl::Status SafetensorsFile::Read(absl::string_view name, const TensorType& type,

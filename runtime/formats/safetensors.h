@@ -50,7 +50,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorEntry* Find(absl::string_view name) const;  // nullptr if missing
   // Returns the offset in bytes of a tensor's data in the file. Requires: an entry of this file.
-  int64_t OffsetOf(const TensorEntry& tensor) const {
+  int64_t GetOffset(const TensorEntry& tensor) const {
     return tensor.data.data() - file_.content().data();
   }
   // Returns all bytes before the data, which describe all tensors.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kGraph[] = "graph";
 
-std::vector<ValueId> LeavesOf(const Graph& graph) {
+std::vector<ValueId> CollectLeaves(const Graph& graph) {
   std::vector<ValueId> leaves;
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (graph.values[id].kind != ValueKind::kComputed) leaves.push_back(static_cast<ValueId>(id));
@@ -23,7 +23,7 @@ std::vector<ValueId> LeavesOf(const Graph& graph) {
   return leaves;
 }
 
-std::vector<bool> RowsOf(const Graph& graph, const std::vector<ValueId>& leaves) {
+std::vector<bool> GetRows(const Graph& graph, const std::vector<ValueId>& leaves) {
   std::vector<bool> is_flat(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
     if (node.op->name == "split" && node.attrs.GetBool("flat", false)) {
@@ -41,7 +41,7 @@ void AppendOperand(std::string* text, ValueId id) {
   id == kNoValue ? absl::StrAppend(text, "_") : absl::StrAppend(text, "%", id);
 }
 
-std::string TextOf(const Graph& graph, const std::vector<ValueId>& leaves) {
+std::string GetText(const Graph& graph, const std::vector<ValueId>& leaves) {
   std::string text = "(";
   for (const ValueId id : leaves) {
     absl::StrAppend(&text, id == leaves.front() ? "" : ", ", "%", id, " ",
@@ -114,11 +114,11 @@ PrunedGraph PruneGraph(const Graph& graph) {
 
 ProgramAttr::ProgramAttr(Graph graph)
     : graph_(std::move(graph)),
-      leaves_(LeavesOf(graph_)),
-      has_rows_(RowsOf(graph_, leaves_)),
-      text_(TextOf(graph_, leaves_)) {}
+      leaves_(CollectLeaves(graph_)),
+      has_rows_(GetRows(graph_, leaves_)),
+      text_(GetText(graph_, leaves_)) {}
 
-const ProgramAttr& ProgramOf(const Attrs& attrs) {
+const ProgramAttr& GetProgram(const Attrs& attrs) {
   return static_cast<const ProgramAttr&>(*attrs.GetObject(kGraph));
 }
 
@@ -200,7 +200,7 @@ absl::StatusOr<ProgramAttr::Gradient> ProgramAttr::MakeGradient(
   return made;
 }
 
-absl::StatusOr<ProgramAttr::Gradient> ProgramAttr::GradientOf(
+absl::StatusOr<ProgramAttr::Gradient> ProgramAttr::BuildGradient(
     const OpRegistry& registry, const std::vector<bool>& wanted_leaves,
     const std::vector<bool>& given_outputs) const {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -223,7 +223,7 @@ std::vector<ValueId> AddProgramGradient(GraphBuilder& b, const Node& node,
     if (given.back()) operands.push_back(dy);
   }
   const absl::StatusOr<ProgramAttr::Gradient> gradient =
-      ProgramOf(node.attrs).GradientOf(b.registry(), wanted, given);
+      GetProgram(node.attrs).BuildGradient(b.registry(), wanted, given);
   if (!gradient.ok()) {
     b.Fail(gradient.status());
     return d_inputs;

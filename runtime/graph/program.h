@@ -55,9 +55,9 @@ class ProgramAttr : public AttrObject {
   };
   // Returns the gradient, which is built once for each choice of leaves and outputs. Errors: those
   // of the ops' gradients. Thread-safe.
-  absl::StatusOr<Gradient> GradientOf(const OpRegistry& registry,
-                                      const std::vector<bool>& wanted_leaves,
-                                      const std::vector<bool>& given_outputs) const;
+  absl::StatusOr<Gradient> BuildGradient(const OpRegistry& registry,
+                                         const std::vector<bool>& wanted_leaves,
+                                         const std::vector<bool>& given_outputs) const;
 
  private:
   absl::StatusOr<Gradient> MakeGradient(const OpRegistry& registry,
@@ -74,7 +74,7 @@ class ProgramAttr : public AttrObject {
 };
 
 // Returns the graph of a node whose op is "program".
-const ProgramAttr& ProgramOf(const Attrs& attrs);
+const ProgramAttr& GetProgram(const Attrs& attrs);
 
 // Returns the types of all values of a program whose inputs have the types `inputs`. Errors: those
 // of the ops' shape rules.

@@ -171,7 +171,7 @@ class Session {
   }
   // Returns the profile, like Trainer::ProfileRows.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
+    return internal::GetProfileRows([&](std::size_t i, plumb_profile_row* row) {
       return plumb_session_profile_row(handle_.get(), i, row, nullptr);
     });
   }
@@ -252,7 +252,7 @@ class Evaluator {
 
   // Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
-    return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
+    return internal::GetTensor<const float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_evaluator_gradient(handle_.get(), i, tensor, error);
     });
   }
@@ -261,7 +261,7 @@ class Evaluator {
   template <class Probe>
   Result<void> SetProbe(const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));
-    const std::vector<const char*> names = internal::NamesOf(points);
+    const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
       return plumb_evaluator_probe(handle_.get(), names.data(), names.size(),
                                    internal::ForwardProbe, kept.get(), error);

@@ -86,21 +86,21 @@ class Emitter : public FormulaBackend {
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override {
     std::vector<ValueId> tensors;
     for (const Term& term : terms) tensors.push_back(term.tensor);
-    tensors = OfOneType(std::move(tensors));
+    tensors = ConvertToOneType(std::move(tensors));
     std::vector<Term> alike;
     for (size_t i = 0; i < terms.size(); ++i) alike.push_back({terms[i].coefficient, tensors[i]});
     return EmitSum(&b_, alike, constant, absl::StrCat(scope_, "sum"));
   }
 
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
-    return b_.Apply("mul", OfOneType({a, b}), {}, absl::StrCat(scope_, "product"));
+    return b_.Apply("mul", ConvertToOneType({a, b}), {}, absl::StrCat(scope_, "product"));
   }
 
   TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> given) override {
     if (function.name == "position") {
       return b_.Apply("convert", {Positions()}, {}, absl::StrCat(scope_, "position"));
     }
-    const std::vector<ValueId> operands = OfOneType({given.begin(), given.end()});
+    const std::vector<ValueId> operands = ConvertToOneType({given.begin(), given.end()});
     if (function.name == "shift") {
       return EmitShift(Context(), absl::StrCat(scope_, "shift.", ++shifts_),
                        InModelType(operands[0]), static_cast<int64_t>(function.numbers[0]));
@@ -242,7 +242,7 @@ class Emitter : public FormulaBackend {
   }
 
   // Returns the operands with rows of one type.
-  std::vector<ValueId> OfOneType(std::vector<ValueId> operands) {
+  std::vector<ValueId> ConvertToOneType(std::vector<ValueId> operands) {
     const bool rounds =
         b_.ok() && std::any_of(operands.begin(), operands.end(),
                                [this](ValueId id) { return b_.type(id).dtype == DType::kBF16; });

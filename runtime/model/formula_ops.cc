@@ -31,7 +31,7 @@ std::vector<ValueId> Expanded(GraphBuilder* b, Operands operands, int64_t width)
   return expanded;
 }
 
-int64_t WidestOf(const GraphBuilder& b, Operands operands) {
+int64_t MaxWidth(const GraphBuilder& b, Operands operands) {
   int64_t widest = 0;
   for (const ValueId id : operands) widest = std::max(widest, b.type(id).shape.last());
   return widest;
@@ -40,7 +40,7 @@ int64_t WidestOf(const GraphBuilder& b, Operands operands) {
 // Emits a softmax over the operands and concatenates the results. Subtracting the largest operand
 // keeps exponentials from overflowing; it does not change the result and has no gradient.
 ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name) {
-  std::vector<ValueId> parts = Expanded(b, operands, WidestOf(*b, operands));
+  std::vector<ValueId> parts = Expanded(b, operands, MaxWidth(*b, operands));
   ValueId largest = parts[0];
   for (size_t k = 1; k < parts.size(); ++k) {
     largest = b->Apply("extremum", {largest, parts[k]}, {{"max", true}});
@@ -113,7 +113,7 @@ ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operand
                     name);
   }
   if ((f == "max" || f == "min") && operands.size() == 2) {
-    return b->Apply("extremum", Expanded(b, operands, WidestOf(*b, operands)),
+    return b->Apply("extremum", Expanded(b, operands, MaxWidth(*b, operands)),
                     {{"max", f == "max"}}, name);
   }
   Attrs attrs = {{"kind", f}};

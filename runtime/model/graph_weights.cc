@@ -25,12 +25,12 @@ GraphWeights::GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpe
 }
 
 // A name that is not declared refers to the parameter of the first layer that shares it.
-std::string GraphWeights::NameOf(const std::string& name) const {
-  return parameters_.count(name) > 0 ? name : shared_.NameOf(name, /*is_weight=*/true);
+std::string GraphWeights::GetName(const std::string& name) const {
+  return parameters_.count(name) > 0 ? name : shared_.GetName(name, /*is_weight=*/true);
 }
 
 ValueId GraphWeights::Param(const std::string& name) const {
-  const auto it = parameters_.find(NameOf(name));
+  const auto it = parameters_.find(GetName(name));
   if (it != parameters_.end()) return it->second;
   b_.Fail(absl::InternalError(absl::StrCat("no parameter ", name)));
   return kNoValue;
@@ -38,7 +38,7 @@ ValueId GraphWeights::Param(const std::string& name) const {
 
 ValueId GraphWeights::Matmul(ValueId x, const std::string& weight, ValueId bias,
                              absl::string_view name, bool f32_out) const {
-  const auto int8 = int8_shapes_.find(NameOf(weight));
+  const auto int8 = int8_shapes_.find(GetName(weight));
   std::vector<ValueId> inputs = {x, Param(weight)};
   if (int8 != int8_shapes_.end()) inputs.push_back(Param(ScalesName(weight)));
   if (bias != kNoValue) inputs.push_back(bias);
@@ -59,7 +59,7 @@ ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) cons
 ValueId GraphWeights::ExpertLinear(const std::string& name, ValueId x, ValueId starts,
                                    bool bias) const {
   const std::string weight = absl::StrCat(name, ".weight");
-  const auto int8 = int8_shapes_.find(NameOf(weight));
+  const auto int8 = int8_shapes_.find(GetName(weight));
   std::vector<ValueId> inputs = {x, Param(weight), starts};
   if (int8 != int8_shapes_.end()) inputs.push_back(Param(ScalesName(weight)));
   if (bias) inputs.push_back(Param(absl::StrCat(name, ".bias")));

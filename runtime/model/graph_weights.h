@@ -41,7 +41,7 @@ class GraphWeights {
   WeightFormat format() const { return format_; }
 
  private:
-  std::string NameOf(const std::string& name) const;
+  std::string GetName(const std::string& name) const;
 
   GraphBuilder& b_;
   const WeightFormat format_;

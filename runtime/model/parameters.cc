@@ -182,7 +182,7 @@ class Lister : public NullBackend {
     for (ParameterSpec& parameter : parameters_) {
       if (parameter.role == ParameterSpec::Role::kWeight) continue;
       PLUMB_ASSIGN_OR_RETURN(parameter.init, rules_.ApplyToOther(parameter.name, parameter.init,
-                                                                 ScopeOf(parameter.name)));
+                                                                 GetScope(parameter.name)));
     }
     PLUMB_RETURN_IF_ERROR(rules_.CheckAllMatched());
     PLUMB_RETURN_IF_ERROR(CheckSize());
@@ -254,7 +254,7 @@ class Lister : public NullBackend {
           Named(absl::StrCat(site.name, ".router.correction"), Shape({numbers.n_expert}));
       correction.role = ParameterSpec::Role::kLearned;
       correction.is_correction = true;
-      const std::string name = shared_.NameOf(correction.name, /*is_weight=*/false);
+      const std::string name = shared_.GetName(correction.name, /*is_weight=*/false);
       Keep(Append(std::move(correction)));
       states_.push_back(
           {StateName(absl::StrCat(site.name, ".router")), numbers.n_expert, {}, name});
@@ -325,8 +325,8 @@ class Lister : public NullBackend {
 
   // Returns the scope of a tensor that is no weight: that of its layer, or of the begin or end of
   // the stack.
-  ScalarScope ScopeOf(const std::string& name) const {
-    const int64_t layer = LayerOf(name);
+  ScalarScope GetScope(const std::string& name) const {
+    const int64_t layer = GetLayer(name);
     const auto& layers = model_.layers;
     ScalarScope scope =
         StackScope(layer > 0 ? layers[static_cast<size_t>(layer - 1)]->placement.get()
@@ -404,7 +404,7 @@ class Lister : public NullBackend {
   absl::Status Append(ParameterSpec parameter) {
     const bool is_weight = parameter.role == ParameterSpec::Role::kWeight;
     const std::string own =
-        std::exchange(parameter.name, shared_.NameOf(parameter.name, is_weight));
+        std::exchange(parameter.name, shared_.GetName(parameter.name, is_weight));
     if (const auto there = at_.find(parameter.name); parameter.name != own && there != at_.end()) {
       const Shape& shape = parameters_[there->second].shape;
       if (shape == parameter.shape) return absl::OkStatus();
@@ -454,7 +454,7 @@ class Lister : public NullBackend {
   // Appends a weight or a bias. Shared ones are drawn as in the first layer that has them.
   void Add(ParameterSpec parameter, Fans fans, const InitSpec& fallback, const ScalarScope& scope,
            const InitRule* own = nullptr) {
-    const std::string shared = shared_.NameOf(parameter.name, /*is_weight=*/true);
+    const std::string shared = shared_.GetName(parameter.name, /*is_weight=*/true);
     if (shared == parameter.name || at_.count(shared) == 0) {
       absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope, own);
       if (!init.ok()) return Keep(init.status());
@@ -513,7 +513,7 @@ class Lister : public NullBackend {
 
 }  // namespace
 
-int64_t LayerOf(const std::string& name) {
+int64_t GetLayer(const std::string& name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
   int64_t layer = 0;
   if (parts.size() < 3 || parts[0] != "layers" || !absl::SimpleAtoi(parts[1], &layer)) return 0;
@@ -530,8 +530,8 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
 
 std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }
 
-std::string SharedLayers::NameOf(const std::string& name, bool is_weight) const {
-  const int64_t layer = LayerOf(name);
+std::string SharedLayers::GetName(const std::string& name, bool is_weight) const {
+  const int64_t layer = GetLayer(name);
   if (layer == 0) return name;
   const size_t index = static_cast<size_t>(layer - 1);
   if (!is_weight && model_.layers[index]->own_norms) return name;

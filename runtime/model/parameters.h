@@ -82,7 +82,7 @@ struct NormStateSpec {
 };
 
 // Returns 1..n_layer for a tensor of a layer ("layers.0.attention.q.weight"), 0 for others.
-int64_t LayerOf(const std::string& name);
+int64_t GetLayer(const std::string& name);
 
 // Returns the name of the state of the norm applied at `site`: "layers.0.attention.norm".
 std::string StateName(const std::string& site);
@@ -101,7 +101,7 @@ class SharedLayers {
   // Returns the stored name of a parameter that would be `name` without sharing:
   // "layers.0.attention.q.weight" for "layers.3.attention.q.weight". With own_norms, a layer shares
   // only weights: pass is_weight = false for norm parameters and learned values.
-  std::string NameOf(const std::string& name, bool is_weight) const;
+  std::string GetName(const std::string& name, bool is_weight) const;
 
  private:
   const ResolvedModel& model_;

@@ -64,7 +64,7 @@ class RouteBackend : public FormulaBackend {
       Prepend(absl::StrCat(term.coefficient), &jacobians.back());
       jacobians.back().factors[0].id *= -1;
     }
-    out.jacobian = SumOf(std::move(jacobians));
+    out.jacobian = MakeSum(std::move(jacobians));
     return Add(std::move(out));
   }
 
@@ -129,7 +129,7 @@ class RouteBackend : public FormulaBackend {
                                         AtPoint at_point) override {
     const TensorHandle out = Add(Differentiate(absl::StrCat("J_", site.spec->name), inputs));
     // Nothing inside a sublayer leads back to the stream, but its norms are counted.
-    for (const char* point : PointsOf(*site.spec)) {
+    for (const char* point : ListPoints(*site.spec)) {
       PLUMB_RETURN_IF_ERROR(at_point(point, out).status());
     }
     return out;
@@ -195,7 +195,7 @@ class RouteBackend : public FormulaBackend {
       terms.push_back(operand.jacobian);
       Prepend(partial, &terms.back());
     }
-    out.jacobian = SumOf(std::move(terms));
+    out.jacobian = MakeSum(std::move(terms));
     return out;
   }
 
@@ -229,7 +229,7 @@ class RouteBackend : public FormulaBackend {
 
   // Returns the sum, with the common end of all products as factors behind it, so that n(x) +
   // f(n(x)) is printed as (I + J_f) J_n.
-  Jacobian SumOf(std::vector<Jacobian> terms) {
+  Jacobian MakeSum(std::vector<Jacobian> terms) {
     terms.erase(std::remove_if(terms.begin(), terms.end(), [](const auto& t) { return t.zero; }),
                 terms.end());
     if (terms.size() < 2) return terms.empty() ? Jacobian() : terms[0];

@@ -29,16 +29,16 @@ Statement Given(const std::string& name, double value) {
 }
 
 // Returns the offset of the first read of `name` in the text.
-size_t OffsetOf(const std::string& name, const Expr& expr) {
+size_t GetOffset(const std::string& name, const Expr& expr) {
   if (expr.kind == Expr::Kind::kName && expr.name == name) return expr.offset;
   for (const Expr& arg : expr.args) {
-    const size_t offset = OffsetOf(name, arg);
+    const size_t offset = GetOffset(name, arg);
     if (offset != std::string::npos) return offset;
   }
   return std::string::npos;
 }
 
-bool IsOf(TensorClass tensors, const ParameterSpec& parameter) {
+bool AppliesTo(TensorClass tensors, const ParameterSpec& parameter) {
   return tensors == TensorClass::kAll ||
          (tensors == TensorClass::kMatrices) == parameter.is_matrix();
 }
@@ -56,7 +56,7 @@ class Planner {
       PLUMB_RETURN_IF_ERROR(AddClipGroup(r));
     }
     for (const ParameterSpec& parameter : parameters_) {
-      PLUMB_ASSIGN_OR_RETURN(ParameterUpdate update, UpdateOf(parameter));
+      PLUMB_ASSIGN_OR_RETURN(ParameterUpdate update, MakeUpdate(parameter));
       plan_.parameters.push_back(update);
       if (update.is_frozen) plan_.frozen.push_back(parameter.name);
     }
@@ -87,7 +87,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ParameterUpdate> UpdateOf(const ParameterSpec& parameter) {
+  absl::StatusOr<ParameterUpdate> MakeUpdate(const ParameterSpec& parameter) {
     ParameterUpdate update;
     update.lr_scale = parameter.lr_scale;
     const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
@@ -97,7 +97,8 @@ class Planner {
     update.eps = spec_.eps;
     for (size_t r = 0; r < spec_.rules.size(); ++r) {
       const TrainRule& rule = spec_.rules[r];
-      if (!MatchesPattern(rule.match.value, parameter.name) || !IsOf(rule.tensors, parameter)) {
+      if (!MatchesPattern(rule.match.value, parameter.name) ||
+          !AppliesTo(rule.tensors, parameter)) {
         continue;
       }
       if (update.rule >= 0) {
@@ -120,18 +121,18 @@ class Planner {
       frozen.is_frozen = true;
       return frozen;
     }
-    PLUMB_ASSIGN_OR_RETURN(update.optimizer, OptimizerOf(rule, parameter));
+    PLUMB_ASSIGN_OR_RETURN(update.optimizer, GetOptimizer(rule, parameter));
     PLUMB_RETURN_IF_ERROR(Apply(rule, parameter, &update));
     if (parameter.is_correction) update.lr_scale = update.lr_offset = 0;  // has no gradient
     return update;
   }
 
   // Returns the optimizer of a parameter. `rule` is null if none applies.
-  absl::StatusOr<OptimizerKind> OptimizerOf(const TrainRule* rule,
-                                            const ParameterSpec& parameter) const {
+  absl::StatusOr<OptimizerKind> GetOptimizer(const TrainRule* rule,
+                                             const ParameterSpec& parameter) const {
     if (rule == nullptr || !rule->optimizer.has_value()) {
       const bool is_hidden = parameter.role == ParameterSpec::Role::kWeight &&
-                             parameter.is_matrix() && LayerOf(parameter.name) > 0;
+                             parameter.is_matrix() && GetLayer(parameter.name) > 0;
       return is_hidden ? spec_.optimizer : OptimizerKind::kAdamW;
     }
     if (*rule->optimizer == OptimizerKind::kMuon && !parameter.is_matrix()) {
@@ -171,15 +172,15 @@ class Planner {
       if (expression == nullptr) continue;
       if (update->optimizer == OptimizerKind::kMuon && other.field != RuleField::kWeightDecay) {
         return ErrorInText(expression->text, 0,
-                           absl::StrCat(NameOf(other.field), " is a field of AdamW, and ",
+                           absl::StrCat(GetName(other.field), " is a field of AdamW, and ",
                                         parameter.name, " is updated by Muon"));
       }
       PLUMB_ASSIGN_OR_RETURN(const double value,
                              Evaluate(*expression, other.field, &parameter,
-                                      {{DefaultNameOf(other.field), DefaultOf(other.field)}}));
+                                      {{GetDefaultName(other.field), GetDefault(other.field)}}));
       if (other.below > 0 ? value < 0 || value >= other.below : value <= 0) {
         return ErrorInText(expression->text, 0,
-                           absl::StrCat(NameOf(other.field), " of ", parameter.name, " is ", value,
+                           absl::StrCat(GetName(other.field), " of ", parameter.name, " is ", value,
                                         "; it must be ",
                                         other.below == 0   ? "positive"
                                         : other.below == 1 ? "in [0, 1)"
@@ -190,7 +191,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  double DefaultOf(RuleField field) const {
+  double GetDefault(RuleField field) const {
     return field == RuleField::kWeightDecay ? spec_.weight_decay
            : field == RuleField::kBeta1     ? spec_.beta1
            : field == RuleField::kBeta2     ? spec_.beta2
@@ -224,7 +225,7 @@ class Planner {
   }
 
   // Sets the fans of a weight or, for a bias, of its weight. Returns false if there are none.
-  bool FansOf(const ParameterSpec& parameter, Fans* fans) const {
+  bool GetFans(const ParameterSpec& parameter, Fans* fans) const {
     if (parameter.role != ParameterSpec::Role::kWeight) return false;
     const Shape one = parameter.one();
     if (parameter.is_matrix()) {
@@ -246,7 +247,7 @@ class Planner {
     PlacementSpec lets;
     for (const auto& [name, value] : more) lets.lets.push_back(Given(name, value));
     Fans fans;
-    if (parameter != nullptr && FansOf(*parameter, &fans)) {
+    if (parameter != nullptr && GetFans(*parameter, &fans)) {
       lets.lets.push_back(Given("fan_in", static_cast<double>(fans.in)));
       lets.lets.push_back(Given("fan_out", static_cast<double>(fans.out)));
     }
@@ -254,7 +255,7 @@ class Planner {
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = &lets;
-    if (parameter != nullptr) scope.layer = LayerOf(parameter->name);
+    if (parameter != nullptr) scope.layer = GetLayer(parameter->name);
     PLUMB_RETURN_IF_ERROR(CheckNames(expression, field, parameter, scope));
     return EvaluateScalar(expression, scope);
   }
@@ -269,8 +270,8 @@ class Planner {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       std::string why = DidYouMean(name, known);
       for (const RuleField other : kRuleFields) {
-        if (name == DefaultNameOf(other)) {
-          why = absl::StrCat("; it has a value in ", NameOf(other), " only");
+        if (name == GetDefaultName(other)) {
+          why = absl::StrCat("; it has a value in ", GetName(other), " only");
         }
       }
       if (name == "layer" || name == "fan_in" || name == "fan_out") {
@@ -279,8 +280,8 @@ class Planner {
                   ? absl::StrCat("; ", parameter->name, " is in no layer")
                   : absl::StrCat("; ", parameter->name, " is neither a weight nor the bias of one");
       }
-      return ErrorInText(expression.text, OffsetOf(name, expression.root),
-                         absl::StrCat(NameOf(field), ": unknown scalar \"", name, "\"", why));
+      return ErrorInText(expression.text, GetOffset(name, expression.root),
+                         absl::StrCat(GetName(field), ": unknown scalar \"", name, "\"", why));
     }
     return absl::OkStatus();
   }
@@ -303,7 +304,7 @@ class Planner {
           return ErrorInText(
               rule.match, 0,
               absl::StrCat("normalize: ", parameter.name, " is frozen by the rule for \"",
-                           MatchOf(plan_.parameters[i]).value,
+                           GetMatch(plan_.parameters[i]).value,
                            "\", and normalizing would change it; drop one"));
         }
         rule_of[i] = &rule;
@@ -317,7 +318,7 @@ class Planner {
   absl::Status NoMatch(const SourceText& match, const char* what, TensorClass tensors) const {
     std::vector<std::string> names;
     for (const ParameterSpec& parameter : parameters_) {
-      if (IsOf(tensors, parameter)) names.push_back(parameter.name);
+      if (AppliesTo(tensors, parameter)) names.push_back(parameter.name);
     }
     std::string hint = DidYouMean(match.value, names);
     if (hint.empty()) {
@@ -333,7 +334,7 @@ class Planner {
   }
 
   // Returns the pattern of the rule that applies to a parameter.
-  const SourceText& MatchOf(const ParameterUpdate& update) const {
+  const SourceText& GetMatch(const ParameterUpdate& update) const {
     return spec_.rules[static_cast<size_t>(update.rule)].match;
   }
 
@@ -345,7 +346,7 @@ class Planner {
     }
     if (frozen == nullptr) return absl::OkStatus();
     return ErrorInText(
-        MatchOf(*frozen), 0,
+        GetMatch(*frozen), 0,
         absl::StrCat("rule: nothing is left to train, as every tensor is frozen; put "
                      "a rule before it that matches those to train: rule { match: \"",
                      parameters_.back().name, "\" }"));
@@ -429,7 +430,7 @@ std::string UpdateText(const ParameterUpdate& update, const UpdatePlan& plan,
 std::string NamesText(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> lines;  // without "layers.N."
   for (const std::string& name : names) {
-    const int64_t layer = LayerOf(name);
+    const int64_t layer = GetLayer(name);
     if (layer == 0) {
       lines.push_back({name, {}});
       continue;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kSize = 2048;
 // Rows of each thread: enough that packing takes few percent. bf16 is multiplied faster.
-int64_t RowsOf(DType operands) { return operands == DType::kBF16 ? 2048 : 1024; }
+int64_t GetRows(DType operands) { return operands == DType::kBF16 ? 2048 : 1024; }
 
 }  // namespace
 
@@ -55,7 +55,7 @@ absl::StatusOr<double> GemmSpeed::Measure(DType operands, int threads) {
     return absl::UnimplementedError("oneDNN exports no GEMM of bf16");
   }
   threads = std::clamp(threads, 1, 256);
-  const int64_t rows = RowsOf(operands), elements = rows * kSize;
+  const int64_t rows = GetRows(operands), elements = rows * kSize;
   const int64_t sum_bytes = threads * elements * SizeOf(DType::kF32);
   if (c_.size() < sum_bytes) {
     // The values are zeros, which do not change the time.

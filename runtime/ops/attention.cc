@@ -292,7 +292,7 @@ class AttentionSinkGradKernel : public Kernel {
     ParallelFor(tasks, args.threads, [&](int64_t task) {
       const Range range = TaskRange(heads_, tasks, task);
       for (int64_t head = range.begin; head < range.end; ++head) {
-        args.out_f32(0)[head] = static_cast<float>(OfHead(args, head));
+        args.out_f32(0)[head] = static_cast<float>(ComputeHead(args, head));
       }
     });
     return absl::OkStatus();
@@ -302,7 +302,7 @@ class AttentionSinkGradKernel : public Kernel {
   static float Element(const float* x) { return *x; }
   static float Element(const uint16_t* x) { return FloatFromBf16(*x); }
 
-  double OfHead(const KernelArgs& args, int64_t head) const {
+  double ComputeHead(const KernelArgs& args, int64_t head) const {
     const float sink = args.f32(0)[head];
     double sum = 0;
     for (int64_t row = 0; row < batch_; ++row) {
@@ -349,8 +349,8 @@ double KeyBias(const ReferenceArgs& args, size_t i, const Places& at, int64_t ro
 struct Keys {
   int64_t begin, end;
 };
-Keys KeysOf(const ReferenceArgs& args, size_t lengths, const AttentionShape& shape, int64_t row,
-            int64_t query) {
+Keys SelectKeys(const ReferenceArgs& args, size_t lengths, const AttentionShape& shape, int64_t row,
+                int64_t query) {
   if (!args.has(lengths)) return {shape.first_key(query), query + 1};
   return {shape.first_key(query), shape.end_key(query, args.i(lengths)[static_cast<size_t>(row)])};
 }
@@ -373,14 +373,14 @@ void ForEachQuery(const AttentionShape& shape, const Body& body) {
 
 absl::Status ReferenceAttention(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
-                         ReadAttentionShape({TypesOf(args), {}, args.attrs}));
+                         ReadAttentionShape({GetTypes(args), {}, args.attrs}));
   if (args.has(kLengths)) {
     PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kLengths).data(), shape));
   }
   const Places at{shape};
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
-    const Keys keys = KeysOf(args, kLengths, shape, row, i);
+    const Keys keys = SelectKeys(args, kLengths, shape, row, i);
     if (keys.begin >= keys.end) return;
     std::vector<double> score;  // scores of the visible keys, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
@@ -407,14 +407,14 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
 
 absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
-                         ReadAttentionShape({TypesOf(args), {}, args.attrs}));
+                         ReadAttentionShape({GetTypes(args), {}, args.attrs}));
   if (args.has(kGradLengths)) {
     PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kGradLengths).data(), shape));
   }
   const Places at{shape};
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
-    const Keys keys = KeysOf(args, kGradLengths, shape, row, i);
+    const Keys keys = SelectKeys(args, kGradLengths, shape, row, i);
     const size_t qi = at.q(row, head, i);
     const double lse =
         args.f(4)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)];
@@ -460,7 +460,7 @@ void RegisterAttention(OpRegistry* registry) {
   op.max_inputs = 6;
   op.infer = InferAttention;
   op.vjp = VjpAttention;
-  op.make_kernel = MakeTypedKernelOf<AttentionKernel>;
+  op.make_kernel = MakeTypedKernel<AttentionKernel>;
   op.reference = ReferenceAttention;
   op.flops = AttentionFlops;
   registry->Add(std::move(op));
@@ -470,7 +470,7 @@ void RegisterAttention(OpRegistry* registry) {
   grad.min_inputs = 6;
   grad.max_inputs = 8;
   grad.infer = InferAttentionGrad;
-  grad.make_kernel = MakeTypedKernelOf<AttentionGradKernel>;
+  grad.make_kernel = MakeTypedKernel<AttentionGradKernel>;
   grad.reference = ReferenceAttentionGrad;
   grad.flops = AttentionGradFlops;
   registry->Add(std::move(grad));
@@ -479,7 +479,7 @@ void RegisterAttention(OpRegistry* registry) {
   sink.name = "attention_sink_grad";
   sink.min_inputs = sink.max_inputs = 4;
   sink.infer = InferAttentionSinkGrad;
-  sink.make_kernel = MakeTypedKernelOf<AttentionSinkGradKernel, 1>;
+  sink.make_kernel = MakeTypedKernel<AttentionSinkGradKernel, 1>;
   sink.reference = ReferenceAttentionSinkGrad;
   registry->Add(std::move(sink));
 }

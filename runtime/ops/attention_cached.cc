@@ -285,7 +285,7 @@ class AttentionCachedKernel : public Kernel {
 
 absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
-                         ReadCachedAttentionShape({TypesOf(args), {}, args.attrs}));
+                         ReadCachedAttentionShape({GetTypes(args), {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
   const int64_t end = shape.window > 0 ? std::numeric_limits<int32_t>::max() : capacity;
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, end));
@@ -397,7 +397,7 @@ class AttentionCachedKeysKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKeysKernel(const OpTypes& types) {
   const std::vector<const TensorType*> inputs = WithValues(types.inputs);
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> attention,
-                         MakeTypedKernelOf<AttentionCachedKernel>({inputs, {}, types.attrs}));
+                         MakeTypedKernel<AttentionCachedKernel>({inputs, {}, types.attrs}));
   return std::make_unique<AttentionCachedKeysKernel>(std::move(attention), types.inputs.size());
 }
 
@@ -418,7 +418,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.max_inputs = 7;
   op.updates = {{1, 3}, {2, 4}};
   op.infer = InferAttentionCached;
-  op.make_kernel = MakeTypedKernelOf<AttentionCachedKernel>;
+  op.make_kernel = MakeTypedKernel<AttentionCachedKernel>;
   op.reference = ReferenceAttentionCached;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionCachedFlops;

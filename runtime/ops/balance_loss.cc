@@ -49,8 +49,8 @@ std::vector<ValueId> VjpBalanceLoss(GraphBuilder& b, const Node& node,
 
 // Processes one row: sets p to softmax(logits), and returns s_t.
 template <class T>
-T BalanceOf(const T* logits, const int32_t* starts, int64_t experts, T* p) {
-  SoftmaxOf(logits, experts, p);
+T ComputeBalance(const T* logits, const int32_t* starts, int64_t experts, T* p) {
+  ComputeSoftmax(logits, experts, p);
   T sum = 0;
   for (int64_t e = 0; e < experts; ++e) sum += static_cast<T>(starts[e + 1] - starts[e]) * p[e];
   return sum / static_cast<T>(starts[experts]);
@@ -83,7 +83,7 @@ class BalanceKernel : public Kernel {
     } else {
       std::copy_n(args.f32(0) + row * experts_, experts_, p);
     }
-    return BalanceOf(p, args.i32(1), experts_, p);
+    return ComputeBalance(p, args.i32(1), experts_, p);
   }
 
   static constexpr int64_t kCost = 32;  // scalar operations per element, approximately
@@ -149,7 +149,7 @@ absl::Status ReferenceBalanceLoss(const ReferenceArgs& args) {
   std::vector<double> p(static_cast<size_t>(experts));
   double sum = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    sum += BalanceOf(args.f(0).data() + row * experts, args.i(1).data(), experts, p.data());
+    sum += ComputeBalance(args.f(0).data() + row * experts, args.i(1).data(), experts, p.data());
   }
   args.out(0)[0] = args.attrs.GetDouble("coefficient") * static_cast<double>(experts) * sum /
                    static_cast<double>(rows);
@@ -164,7 +164,7 @@ absl::Status ReferenceBalanceLossGrad(const ReferenceArgs& args) {
   std::vector<double> p(static_cast<size_t>(experts));
   for (int64_t row = 0; row < rows; ++row) {
     const double balance =
-        BalanceOf(args.f(0).data() + row * experts, starts.data(), experts, p.data());
+        ComputeBalance(args.f(0).data() + row * experts, starts.data(), experts, p.data());
     for (size_t e = 0; e < p.size(); ++e) {
       const double share = static_cast<double>(starts[e + 1] - starts[e]) / starts.back();
       args.out(0)[static_cast<size_t>(row * experts) + e] = factor * p[e] * (share - balance);
@@ -211,7 +211,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 2;
   op.infer = InferBalanceLoss;
   op.vjp = VjpBalanceLoss;
-  op.make_kernel = MakeKernelOf<BalanceLossKernel>;
+  op.make_kernel = MakeKernel<BalanceLossKernel>;
   op.reference = ReferenceBalanceLoss;
   registry->Add(std::move(op));
 
@@ -219,7 +219,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   grad.name = "balance_loss_grad";
   grad.min_inputs = grad.max_inputs = 3;
   grad.infer = InferBalanceLossGrad;
-  grad.make_kernel = MakeKernelOf<BalanceLossGradKernel>;
+  grad.make_kernel = MakeKernel<BalanceLossGradKernel>;
   grad.reference = ReferenceBalanceLossGrad;
   registry->Add(std::move(grad));
 
@@ -228,7 +228,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   load.min_inputs = load.max_inputs = 2;
   load.updates = {{0, 0}};
   load.infer = InferExpertLoad;
-  load.make_kernel = MakeKernelOf<ExpertLoadKernel>;
+  load.make_kernel = MakeKernel<ExpertLoadKernel>;
   load.reference = ReferenceExpertLoad;
   registry->Add(std::move(load));
 }

@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<TensorType>> InferCausalConvGrad(const OpTypes& types
 
 absl::StatusOr<std::vector<TensorType>> InferCausalConvWeightGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
-  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckMatching(types, 0, "x", 1, "dy"));
   const Shape& x = types.in(0).shape;
   const int64_t width = types.attrs.GetInt("width");
   if (x.rank() != 3 || width < 1) {
@@ -388,7 +388,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   op.max_inputs = 3;
   op.infer = InferCausalConv;
   op.vjp = VjpCausalConv;
-  op.make_kernel = MakeKernelOf<CausalConvKernel<-1>>;
+  op.make_kernel = MakeKernel<CausalConvKernel<-1>>;
   op.reference = ReferenceCausalConv;
   registry->Add(std::move(op));
 
@@ -396,7 +396,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   grad.name = "causal_conv_grad";
   grad.min_inputs = grad.max_inputs = 2;
   grad.infer = InferCausalConvGrad;
-  grad.make_kernel = MakeKernelOf<CausalConvKernel<1>>;
+  grad.make_kernel = MakeKernel<CausalConvKernel<1>>;
   grad.reference = ReferenceCausalConvGrad;
   registry->Add(std::move(grad));
 
@@ -404,7 +404,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   weight_grad.name = "causal_conv_weight_grad";
   weight_grad.min_inputs = weight_grad.max_inputs = 2;
   weight_grad.infer = InferCausalConvWeightGrad;
-  weight_grad.make_kernel = MakeKernelOf<CausalConvWeightGradKernel>;
+  weight_grad.make_kernel = MakeKernel<CausalConvWeightGradKernel>;
   weight_grad.reference = ReferenceCausalConvWeightGrad;
   registry->Add(std::move(weight_grad));
 
@@ -414,7 +414,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   cached.max_inputs = 5;
   cached.updates = {{1, 2}};
   cached.infer = InferCausalConvCached;
-  cached.make_kernel = MakeKernelOf<CausalConvCachedKernel>;
+  cached.make_kernel = MakeKernel<CausalConvCachedKernel>;
   cached.reference = ReferenceCausalConvCached;
   registry->Add(std::move(cached));
 }

@@ -150,7 +150,7 @@ void RegisterConcat(OpRegistry* registry) {
   concat.max_inputs = OpDef::kVariadic;
   concat.infer = InferConcat;
   concat.vjp = VjpConcat;
-  concat.make_kernel = ProgramKernelOf("concat");
+  concat.make_kernel = ProgramKernelFactory("concat");
   concat.reference = ReferenceConcat;
   concat.token_wise = InputsWithRows;
   registry->Add(std::move(concat));
@@ -160,7 +160,7 @@ void RegisterConcat(OpRegistry* registry) {
   split.min_inputs = split.max_inputs = 1;
   split.infer = InferSplit;
   split.vjp = VjpSplit;
-  split.make_kernel = ProgramKernelOf("split");
+  split.make_kernel = ProgramKernelFactory("split");
   split.reference = ReferenceSplit;
   split.token_wise = [](const OpTypes& types) {
     return IsFlat(types.attrs) ? std::vector<size_t>() : InputsWithRows(types);
@@ -172,7 +172,7 @@ void RegisterConcat(OpRegistry* registry) {
   stop.min_inputs = stop.max_inputs = 1;
   stop.infer = InferStop;
   stop.vjp = VjpStop;
-  stop.make_kernel = ProgramKernelOf("stop");
+  stop.make_kernel = ProgramKernelFactory("stop");
   stop.reference = ReferenceStop;
   stop.token_wise = InputsWithRows;
   registry->Add(std::move(stop));

@@ -85,7 +85,7 @@ void RegisterConvert(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferConvert;
   op.vjp = VjpConvert;
-  op.make_kernel = MakeKernelOf<ConvertKernel>;
+  op.make_kernel = MakeKernel<ConvertKernel>;
   op.reference = ReferenceConvert;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   registry->Add(std::move(op));

@@ -39,7 +39,7 @@ absl::Status CheckForward(const OpTypes& types, const NormInstance& instance) {
 }
 
 absl::StatusOr<std::vector<TensorType>> InferCrossNorm(const OpTypes& types) {
-  const NormInstance& instance = NormInstanceOf(types.attrs);
+  const NormInstance& instance = GetNormInstance(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckForward(types, instance));
   std::vector<TensorType> outputs = {types.in(0), types.in(1)};
   if (instance.saved_per_call() > 0) outputs.push_back(CallSavedType(instance));
@@ -48,12 +48,12 @@ absl::StatusOr<std::vector<TensorType>> InferCrossNorm(const OpTypes& types) {
 }
 
 absl::StatusOr<std::vector<TensorType>> InferEval(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckForward(types, NormInstanceOf(types.attrs)));
+  PLUMB_RETURN_IF_ERROR(CheckForward(types, GetNormInstance(types.attrs)));
   return std::vector<TensorType>{types.in(0)};
 }
 
 absl::StatusOr<std::vector<TensorType>> InferCrossNormGrad(const OpTypes& types) {
-  const NormInstance& instance = NormInstanceOf(types.attrs);
+  const NormInstance& instance = GetNormInstance(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, true));
   if (types.inputs.size() < kGradParams) {
     return absl::InvalidArgumentError("needs x, y, dy, state, call_saved and saved, absent or not");
@@ -82,7 +82,7 @@ std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
                                   const std::vector<bool>& /*wanted*/) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return d_inputs;
-  const NormInstance& instance = NormInstanceOf(node.attrs);
+  const NormInstance& instance = GetNormInstance(node.attrs);
   const bool has_call_saved = instance.saved_per_call() > 0;
   const bool has_saved = instance.saved_per_row() > 0;
   std::vector<ValueId> inputs = {instance.backward_needs_x() ? node.inputs[0] : kNoValue,
@@ -107,7 +107,7 @@ class CrossNormKernelBase : public Kernel {
   // `rows` is the index of an operand with the rows.
   CrossNormKernelBase(const OpTypes& types, size_t rows, bool backward)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(NormInstanceOf(types.attrs)),
+        instance_(GetNormInstance(types.attrs)),
         runner_(instance_, types.in(rows).dtype),
         partition_(types.in(rows).num_elements() / instance_.dim(), instance_.dim(),
                    backward ? instance_.max_chunks() : 0),
@@ -280,7 +280,7 @@ absl::Status ReferenceStatistics(const NormInstance& instance, uint32_t phase, N
 
 absl::Status ReferenceForward(const ReferenceArgs& args) {
   const bool train = args.outputs.size() > 1;  // not cross_norm_eval
-  const NormInstance& instance = NormInstanceOf(args.attrs);
+  const NormInstance& instance = GetNormInstance(args.attrs);
   NormReference run(instance, args.shape(0).num_elements() / instance.dim());
   plumb_norm_call& call = run.call();
   if (train) call.flags |= PLUMB_CALL_TRAIN;
@@ -306,7 +306,7 @@ absl::Status ReferenceForward(const ReferenceArgs& args) {
 }
 
 absl::Status ReferenceCrossNormGrad(const ReferenceArgs& args) {
-  const NormInstance& instance = NormInstanceOf(args.attrs);
+  const NormInstance& instance = GetNormInstance(args.attrs);
   NormReference run(instance, args.shape(kGradDy).num_elements() / instance.dim());
   plumb_norm_call& call = run.call();
   if (args.has(kGradX)) call.x = run.Lend(args.f(kGradX));
@@ -344,7 +344,7 @@ void RegisterCrossNorm(OpRegistry* registry) {
   op.updates = {{1, 1}};
   op.infer = InferCrossNorm;
   op.vjp = VjpCrossNorm;
-  op.make_kernel = MakeKernelOf<CrossNormKernel>;
+  op.make_kernel = MakeKernel<CrossNormKernel>;
   op.reference = ReferenceForward;
   registry->Add(std::move(op));
 
@@ -353,10 +353,10 @@ void RegisterCrossNorm(OpRegistry* registry) {
   eval.min_inputs = 2;
   eval.max_inputs = OpDef::kVariadic;
   eval.infer = InferEval;
-  eval.make_kernel = MakeKernelOf<CrossNormKernel>;
+  eval.make_kernel = MakeKernel<CrossNormKernel>;
   eval.reference = ReferenceForward;
   eval.token_wise = [](const OpTypes& types) {
-    const bool mixes = NormInstanceOf(types.attrs).cross_row_eval();
+    const bool mixes = GetNormInstance(types.attrs).cross_row_eval();
     return mixes ? std::vector<size_t>{} : std::vector<size_t>{0};
   };
   registry->Add(std::move(eval));
@@ -367,7 +367,7 @@ void RegisterCrossNorm(OpRegistry* registry) {
   grad.max_inputs = OpDef::kVariadic;
   grad.updates = {{1, kState}};
   grad.infer = InferCrossNormGrad;
-  grad.make_kernel = MakeKernelOf<CrossNormGradKernel>;
+  grad.make_kernel = MakeKernel<CrossNormGradKernel>;
   grad.reference = ReferenceCrossNormGrad;
   registry->Add(std::move(grad));
 }

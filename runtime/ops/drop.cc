@@ -42,7 +42,7 @@ std::vector<ValueId> VjpDrop(GraphBuilder& b, const Node& node, absl::Span<const
   return {b.Apply("drop", {d_outputs[0], node.inputs[1]}, node.attrs), kNoValue};
 }
 
-RngStream StreamOf(const Attrs& attrs, const int32_t* random) {
+RngStream MakeStream(const Attrs& attrs, const int32_t* random) {
   const auto word = [random](int64_t low, int64_t high) {
     return uint64_t{static_cast<uint32_t>(random[high])} << 32 | static_cast<uint32_t>(random[low]);
   };
@@ -61,7 +61,7 @@ class DrawNumbers {
   bool path() const { return path_; }         // all elements of a row share one draw
 
   // Returns the index of a row's first element; the others follow it.
-  uint64_t OfRow(int64_t row, const int32_t* random) const {
+  uint64_t RowStart(int64_t row, const int32_t* random) const {
     const uint64_t row_of_step =
         uint64_t{static_cast<uint32_t>(random[kFirstRow])} + static_cast<uint64_t>(row);
     if (path_) return row_of_step;
@@ -85,7 +85,7 @@ class DropKernel : public Kernel {
         tasks_(TaskCount(elements_, elements_ * (draws_.path() ? 2 : 64))) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const RngStream stream = StreamOf(attrs_, args.i32(1));
+    const RngStream stream = MakeStream(attrs_, args.i32(1));
     const float scale = static_cast<float>(1 / (1 - p_));
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(elements_, tasks_, task);
@@ -94,7 +94,7 @@ class DropKernel : public Kernel {
       while (i < range.end) {
         const int64_t row = i / draws_.of_row(), begin = row * draws_.of_row();
         const int64_t end = std::min(range.end, begin + draws_.of_row());
-        const uint64_t first = draws_.OfRow(row, args.i32(1));
+        const uint64_t first = draws_.RowStart(row, args.i32(1));
         if (draws_.path()) {
           const float of_all = factor(first);
           for (; i < end; ++i) Write(args, i, of_all);
@@ -124,12 +124,12 @@ class DropKernel : public Kernel {
 };
 
 absl::Status ReferenceDrop(const ReferenceArgs& args) {
-  const RngStream stream = StreamOf(args.attrs, args.i(1).data());
+  const RngStream stream = MakeStream(args.attrs, args.i(1).data());
   const double p = args.attrs.GetDouble("p");
   const DrawNumbers draws(args.shape(0), args.attrs);
   const auto of_row = static_cast<size_t>(draws.of_row());
   for (size_t i = 0; i < args.out(0).size(); ++i) {
-    const uint64_t first = draws.OfRow(static_cast<int64_t>(i / of_row), args.i(1).data());
+    const uint64_t first = draws.RowStart(static_cast<int64_t>(i / of_row), args.i(1).data());
     const bool dropped = stream.Uniform(first + (draws.path() ? 0 : i % of_row)) < p;
     args.out(0)[i] = dropped ? 0 : args.f(0)[i] / (1 - p);
   }
@@ -145,7 +145,7 @@ void RegisterDrop(OpRegistry* registry) {
   op.may_alias = {{0, 0}};
   op.infer = InferDrop;
   op.vjp = VjpDrop;
-  op.make_kernel = MakeKernelOf<DropKernel>;
+  op.make_kernel = MakeKernel<DropKernel>;
   op.reference = ReferenceDrop;
   registry->Add(std::move(op));
 }

@@ -193,7 +193,7 @@ void RegisterEmbedding(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 2;
   op.infer = InferEmbedding;
   op.vjp = VjpEmbedding;
-  op.make_kernel = MakeKernelOf<EmbeddingKernel>;
+  op.make_kernel = MakeKernel<EmbeddingKernel>;
   op.reference = ReferenceEmbedding;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{1}; };
   registry->Add(std::move(op));
@@ -204,7 +204,7 @@ void RegisterEmbedding(OpRegistry* registry) {
   grad.max_inputs = 3;
   grad.may_alias = {{0, 2}};
   grad.infer = InferEmbeddingGrad;
-  grad.make_kernel = MakeKernelOf<EmbeddingGradKernel>;
+  grad.make_kernel = MakeKernel<EmbeddingGradKernel>;
   grad.reference = ReferenceEmbeddingGrad;
   registry->Add(std::move(grad));
 }

@@ -69,7 +69,7 @@ void RegisterEmbeddingInt8(OpRegistry* registry) {
   op.name = "embedding_int8";
   op.min_inputs = op.max_inputs = 3;
   op.infer = InferEmbeddingInt8;
-  op.make_kernel = MakeKernelOf<EmbeddingInt8Kernel>;
+  op.make_kernel = MakeKernel<EmbeddingInt8Kernel>;
   op.reference = ReferenceEmbeddingInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{2}; };
   registry->Add(std::move(op));

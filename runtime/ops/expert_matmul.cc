@@ -246,7 +246,7 @@ void RegisterExpertMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   sum.name = "expert_sum";
   sum.min_inputs = sum.max_inputs = 2;
   sum.infer = InferExpertSum;
-  sum.make_kernel = MakeKernelOf<ExpertSumKernel>;
+  sum.make_kernel = MakeKernel<ExpertSumKernel>;
   sum.reference = ReferenceExpertSum;
   registry->Add(std::move(sum));
 }

@@ -113,7 +113,7 @@ void RegisterExpertMatmulInt8(OpRegistry* registry) {
   op.min_inputs = 4;
   op.max_inputs = 5;
   op.infer = InferExpertMatmulInt8;
-  op.make_kernel = MakeKernelOf<ExpertMatmulInt8Kernel>;
+  op.make_kernel = MakeKernel<ExpertMatmulInt8Kernel>;
   op.reference = ReferenceExpertMatmulInt8;
   op.flops = ExpertMatmulInt8Flops;
   registry->Add(std::move(op));

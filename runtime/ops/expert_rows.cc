@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<TensorType>> InferExpertDot(const OpTypes& types) {
   return absl::InvalidArgumentError("x must be like y, and have the tokens of places");
 }
 
-ValueId WeightsOf(const Node& node) { return node.inputs.size() > 2 ? node.inputs[2] : kNoValue; }
+ValueId GetWeights(const Node& node) { return node.inputs.size() > 2 ? node.inputs[2] : kNoValue; }
 
 // to_experts, y_{places(t, j)} = w_tj x_t, and from_experts, x_t = sum_j w_tj y_{places(t, j)}, are
 // each other's transpose in x and y. For both, dL/dw_tj is the dot product of a row of y and a row
@@ -169,7 +169,7 @@ ValueId WeightsOf(const Node& node) { return node.inputs.size() > 2 ? node.input
 std::vector<ValueId> VjpOfRows(GraphBuilder& b, const Node& node,
                                absl::Span<const ValueId> d_outputs,
                                const std::vector<bool>& wanted) {
-  const ValueId dy = d_outputs[0], places = node.inputs[1], weights = WeightsOf(node);
+  const ValueId dy = d_outputs[0], places = node.inputs[1], weights = GetWeights(node);
   const bool to_experts = node.op->name == "to_experts";
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (wanted[0]) {
@@ -266,7 +266,7 @@ void RegisterExpertRows(OpRegistry* registry) {
   to.max_inputs = 3;
   to.infer = InferToExperts;
   to.vjp = VjpOfRows;
-  to.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kTo>>;
+  to.make_kernel = MakeKernel<ExpertRowsKernel<RowsOp::kTo>>;
   to.reference = ReferenceExpertRows<RowsOp::kTo>;
   registry->Add(std::move(to));
 
@@ -276,7 +276,7 @@ void RegisterExpertRows(OpRegistry* registry) {
   from.max_inputs = 3;
   from.infer = InferFromExperts;
   from.vjp = VjpOfRows;
-  from.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kFrom>>;
+  from.make_kernel = MakeKernel<ExpertRowsKernel<RowsOp::kFrom>>;
   from.reference = ReferenceExpertRows<RowsOp::kFrom>;
   registry->Add(std::move(from));
 
@@ -284,7 +284,7 @@ void RegisterExpertRows(OpRegistry* registry) {
   dot.name = "expert_dot";
   dot.min_inputs = dot.max_inputs = 3;
   dot.infer = InferExpertDot;
-  dot.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kDot>>;
+  dot.make_kernel = MakeKernel<ExpertRowsKernel<RowsOp::kDot>>;
   dot.reference = ReferenceExpertRows<RowsOp::kDot>;
   registry->Add(std::move(dot));
 }

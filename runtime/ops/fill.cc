@@ -39,7 +39,7 @@ void RegisterFill(OpRegistry* registry) {
   op.name = "fill";
   op.infer = InferFill;
   op.vjp = VjpFill;
-  op.make_kernel = ProgramKernelOf("fill");
+  op.make_kernel = ProgramKernelFactory("fill");
   op.reference = ReferenceFill;
   registry->Add(std::move(op));
 }

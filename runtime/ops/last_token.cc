@@ -69,7 +69,7 @@ void RegisterLastToken(OpRegistry* registry) {
   op.name = "last_token";
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferLastToken;
-  op.make_kernel = MakeKernelOf<LastTokenKernel>;
+  op.make_kernel = MakeKernel<LastTokenKernel>;
   op.reference = ReferenceLastToken;
   registry->Add(std::move(op));
 }

@@ -43,7 +43,7 @@ struct RecurrenceShape {
 absl::StatusOr<RecurrenceShape> ReadRecurrence(const OpTypes& types, size_t decay) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "q"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "v"));
-  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "q", 1, "k"));
+  PLUMB_RETURN_IF_ERROR(CheckMatching(types, 0, "q", 1, "k"));
   const TensorType &q = types.in(0), &v = types.in(2);
   RecurrenceShape shape = {};
   shape.heads = types.attrs.GetInt("n_head");
@@ -361,7 +361,7 @@ void ReferenceHead(const ReferenceArgs& args, const RecurrenceShape& shape, size
 
 absl::Status ReferenceLinearAttention(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
-                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kDecay));
+                         ReadRecurrence({GetTypes(args), {}, args.attrs}, kDecay));
   const bool train = args.attrs.GetBool("train", false);
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
     std::vector<double> h(static_cast<size_t>(shape.state_elements()));
@@ -378,7 +378,7 @@ absl::Status ReferenceLinearAttention(const ReferenceArgs& args) {
 
 absl::Status ReferenceLinearAttentionCached(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
-                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kCachedDecay));
+                         ReadRecurrence({GetTypes(args), {}, args.attrs}, kCachedDecay));
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(4).data(), shape.batch, shape.tokens,
                                        std::numeric_limits<int32_t>::max()));
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
@@ -435,7 +435,7 @@ void BackToken(const ReferenceArgs& args, const RecurrenceShape& shape, const To
 
 absl::Status ReferenceLinearAttentionGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
-                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kGradDecay));
+                         ReadRecurrence({GetTypes(args), {}, args.attrs}, kGradDecay));
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
     const auto token = [&](int64_t t) {
       return TokenOperands(args, shape, kGradDecay, item / shape.heads, item % shape.heads, t);
@@ -470,7 +470,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   op.max_inputs = 5;
   op.infer = InferLinearAttention;
   op.vjp = VjpLinearAttention;
-  op.make_kernel = MakeTypedKernelOf<LinearAttentionKernel>;
+  op.make_kernel = MakeTypedKernel<LinearAttentionKernel>;
   op.reference = ReferenceLinearAttention;
   op.flops = LinearAttentionFlops;
   registry->Add(std::move(op));
@@ -480,7 +480,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   grad.min_inputs = 5;
   grad.max_inputs = 7;
   grad.infer = InferLinearAttentionGrad;
-  grad.make_kernel = MakeTypedKernelOf<LinearAttentionGradKernel>;
+  grad.make_kernel = MakeTypedKernel<LinearAttentionGradKernel>;
   grad.reference = ReferenceLinearAttentionGrad;
   grad.flops = LinearAttentionGradFlops;
   registry->Add(std::move(grad));
@@ -491,7 +491,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   cached.max_inputs = 7;
   cached.updates = {{1, 3}};
   cached.infer = InferLinearAttentionCached;
-  cached.make_kernel = MakeTypedKernelOf<LinearAttentionCachedKernel>;
+  cached.make_kernel = MakeTypedKernel<LinearAttentionCachedKernel>;
   cached.reference = ReferenceLinearAttentionCached;
   cached.flops = LinearAttentionCachedFlops;
   registry->Add(std::move(cached));

@@ -146,11 +146,11 @@ absl::StatusOr<std::vector<TensorType>> InferShared(const OpTypes& types) {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeSharedKernel(const OpTypes& types,
                                                          const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
-  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = MakeSpec(types, 0, 1);
   for (size_t i = 1; i <= count; ++i) {
     GemmResult result;
     result.n = types.out(i - 1).shape.last();
-    result.terms = {TermOf(types, 0, i)};
+    result.terms = {MakeTerm(types, 0, i)};
     if (types.has(count + i)) result.bias = static_cast<int>(count + i);
     result.out = static_cast<int>(i - 1);
     spec.results.push_back(std::move(result));
@@ -195,10 +195,10 @@ absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeSumKernel(const OpTypes& types,
                                                       const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
-  GemmSpec spec = SpecOf(types, 1, 2);
+  GemmSpec spec = MakeSpec(types, 1, 2);
   GemmResult result;
   result.n = types.out(0).shape.last();
-  for (size_t i = 0; i < count; ++i) result.terms.push_back(TermOf(types, 1 + 2 * i, 2 + 2 * i));
+  for (size_t i = 0; i < count; ++i) result.terms.push_back(MakeTerm(types, 1 + 2 * i, 2 + 2 * i));
   if (types.has(0)) {
     spec.epilogue = Epilogue::kAdd;
     result.operand = 0;

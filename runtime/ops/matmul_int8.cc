@@ -19,7 +19,7 @@ size_t ScalesAt(size_t r) { return 2 + 2 * r; }
 size_t BiasAt(size_t r, size_t count) { return 1 + 2 * count + r; }
 
 // Returns the rows of each matrix.
-std::vector<int64_t> RowsOf(const Attrs& attrs) {
+std::vector<int64_t> GetRows(const Attrs& attrs) {
   const std::vector<double>& rows = attrs.GetDoubles("rows");
   return {rows.begin(), rows.end()};
 }
@@ -27,7 +27,7 @@ std::vector<int64_t> RowsOf(const Attrs& attrs) {
 absl::StatusOr<std::vector<TensorType>> InferMatmulInt8(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
   const Shape& x = types.in(0).shape;
-  const std::vector<int64_t> rows = RowsOf(types.attrs);
+  const std::vector<int64_t> rows = GetRows(types.attrs);
   const size_t count = rows.size(), inputs = types.inputs.size();
   if (count < 1 || count > kMaxGemvs || inputs < 1 + 2 * count || inputs > 1 + 3 * count) {
     return absl::InvalidArgumentError(
@@ -49,12 +49,12 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulInt8(const OpTypes& types) {
 }
 
 // Returns, for each product, true if it has a bias.
-std::vector<bool> BiasesOf(const OpTypes& types, size_t count) {
+std::vector<bool> FindBiases(const OpTypes& types, size_t count) {
   std::vector<bool> biases;
   for (size_t r = 0; r < count; ++r) biases.push_back(types.has(BiasAt(r, count)));
   return biases;
 }
-const float* BiasOf(const KernelArgs& args, const std::vector<bool>& biases, size_t r) {
+const float* GetBias(const KernelArgs& args, const std::vector<bool>& biases, size_t r) {
   return biases[r] ? args.f32(BiasAt(r, biases.size())) : nullptr;
 }
 
@@ -63,7 +63,7 @@ class MatmulInt8Kernel : public Kernel {
   explicit MatmulInt8Kernel(const OpTypes& types)
       : m_(types.in(0).shape.rows()),
         x_(m_, types.in(0).shape.last()),
-        biases_(BiasesOf(types, types.outputs.size())) {
+        biases_(FindBiases(types, types.outputs.size())) {
     for (const TensorType* y : types.outputs) {
       gemvs_.Add(Int8Gemv(m_, y->shape.last(), types.in(0).shape.last()));
     }
@@ -80,7 +80,7 @@ class MatmulInt8Kernel : public Kernel {
               m_,
               static_cast<const int8_t*>(args.in[WeightAt(r)]),
               args.f32(ScalesAt(r)),
-              BiasOf(args, biases_, r),
+              GetBias(args, biases_, r),
               args.out_f32(r)};
     };
     gemvs_.Run(operands, nullptr, args.threads);
@@ -95,7 +95,7 @@ class MatmulInt8Kernel : public Kernel {
 };
 
 absl::Status ReferenceMatmulInt8(const ReferenceArgs& args) {
-  const std::vector<int64_t> rows = RowsOf(args.attrs);
+  const std::vector<int64_t> rows = GetRows(args.attrs);
   const int64_t m = args.shape(0).rows(), k = args.shape(0).last(), groups = Int8Groups(k);
   for (size_t r = 0; r < rows.size(); ++r) {
     const size_t w = WeightAt(r), scales = ScalesAt(r), bias = BiasAt(r, rows.size());
@@ -121,7 +121,7 @@ void RegisterMatmulInt8(OpRegistry* registry) {
   op.min_inputs = 3;
   op.max_inputs = OpDef::kVariadic;
   op.infer = InferMatmulInt8;
-  op.make_kernel = MakeKernelOf<MatmulInt8Kernel>;
+  op.make_kernel = MakeKernel<MatmulInt8Kernel>;
   op.reference = ReferenceMatmulInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = MatmulInt8Flops;

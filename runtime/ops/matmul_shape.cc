@@ -38,12 +38,12 @@ std::vector<size_t> LeftTokenWise(const OpTypes& types) {
   return {0};
 }
 
-GemmTerm TermOf(const OpTypes& types, size_t a, size_t b) {
+GemmTerm MakeTerm(const OpTypes& types, size_t a, size_t b) {
   const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
   return {static_cast<int>(a), static_cast<int>(b), p.k, p.lda, p.ldb};
 }
 
-GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
+GemmSpec MakeSpec(const OpTypes& types, size_t a, size_t b) {
   const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
   GemmSpec spec{};
   spec.operands = types.in(a).dtype;
@@ -55,10 +55,10 @@ GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
 }
 
 GemmSpec OneProduct(const OpTypes& types, bool may_have_bias) {
-  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = MakeSpec(types, 0, 1);
   spec.results.resize(1);
   spec.results[0].n = types.out(0).shape.last();
-  spec.results[0].terms = {TermOf(types, 0, 1)};
+  spec.results[0].terms = {MakeTerm(types, 0, 1)};
   if (may_have_bias && types.has(2)) spec.results[0].bias = 2;
   return spec;
 }

@@ -46,10 +46,10 @@ absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
 std::vector<size_t> LeftTokenWise(const OpTypes& types);
 
 // Returns the shape of the product of inputs `a` and `b`.
-GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
+GemmTerm MakeTerm(const OpTypes& types, size_t a, size_t b);
 // Returns a specification of products of these inputs, with the dtype of output 0, and without
 // results.
-GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b);
+GemmSpec MakeSpec(const OpTypes& types, size_t a, size_t b);
 // Returns a specification of the product of inputs 0 and 1. Its bias is input 2 if `may_have_bias`.
 GemmSpec OneProduct(const OpTypes& types, bool may_have_bias);
 

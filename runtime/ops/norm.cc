@@ -22,13 +22,13 @@ bool Trains(const Attrs& attrs) { return attrs.GetBool("train", false); }
 
 // Returns true if there is an output `saved`; its rows have no token dimension.
 bool SavesRows(const Attrs& attrs) {
-  return Trains(attrs) && NormInstanceOf(attrs).saved_per_row() > 0;
+  return Trains(attrs) && GetNormInstance(attrs).saved_per_row() > 0;
 }
 
 // -- Shape rules
 
 absl::StatusOr<std::vector<TensorType>> InferNorm(const OpTypes& types) {
-  const NormInstance& instance = NormInstanceOf(types.attrs);
+  const NormInstance& instance = GetNormInstance(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
   PLUMB_RETURN_IF_ERROR(CheckNormOperands(types, 1, instance, types.in(0), true));
@@ -40,11 +40,11 @@ absl::StatusOr<std::vector<TensorType>> InferNorm(const OpTypes& types) {
 }
 
 absl::StatusOr<std::vector<TensorType>> InferNormAdd(const OpTypes& types) {
-  const NormInstance& instance = NormInstanceOf(types.attrs);
+  const NormInstance& instance = GetNormInstance(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 1, "res", instance));
-  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "res"));
+  PLUMB_RETURN_IF_ERROR(CheckMatching(types, 0, "x", 1, "res"));
   PLUMB_RETURN_IF_ERROR(CheckNormOperands(types, 2, instance, types.in(0), true));
   std::vector<TensorType> outputs = {types.in(0), types.in(0)};
   if (SavesRows(types.attrs)) {
@@ -65,7 +65,7 @@ constexpr size_t kNormGradParams = 5;
 // `y` is y; empty if the node was not built for training.
 std::vector<ValueId> Gradient(GraphBuilder& b, const Node& node, ValueId x, size_t y, ValueId dy,
                               ValueId dsum, size_t first_param) {
-  const NormInstance& instance = NormInstanceOf(node.attrs);
+  const NormInstance& instance = GetNormInstance(node.attrs);
   const bool has_saved = instance.saved_per_row() > 0;
   if (has_saved && node.outputs.size() < y + 2) {
     b.Fail(absl::FailedPreconditionError(
@@ -117,7 +117,7 @@ class NormKernel : public Kernel {
  public:
   explicit NormKernel(const OpTypes& types, size_t first_param = 1)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(NormInstanceOf(types.attrs)),
+        instance_(GetNormInstance(types.attrs)),
         runner_(instance_, types.in(0).dtype),
         partition_(types.in(0).num_elements() / instance_.dim(), instance_.dim()),
         saves_(SavesRows(types.attrs)),
@@ -201,9 +201,9 @@ class AddNormKernel : public NormKernel {
 
 // -- References: the plugin's own arithmetic in double, in one range.
 
-absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x, size_t y,
-                         size_t first_param) {
-  const NormInstance& instance = NormInstanceOf(args.attrs);
+absl::Status ComputeReference(const ReferenceArgs& args, const std::vector<double>& x, size_t y,
+                              size_t first_param) {
+  const NormInstance& instance = GetNormInstance(args.attrs);
   NormReference run(instance, args.shape(0).num_elements() / instance.dim());
   if (Trains(args.attrs)) run.call().flags |= PLUMB_CALL_TRAIN;
   run.call().x = run.Lend(x);
@@ -222,7 +222,9 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
   return absl::OkStatus();
 }
 
-absl::Status ReferenceNorm(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
+absl::Status ReferenceNorm(const ReferenceArgs& args) {
+  return ComputeReference(args, args.f(0), 0, 1);
+}
 
 // Computes the norm from the sum as it is stored.
 absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
@@ -233,13 +235,13 @@ absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
       sum = static_cast<double>(FloatFromBf16(Bf16FromFloat(static_cast<float>(sum))));
     }
   }
-  return ReferenceOf(args, args.out(0), 1, 2);
+  return ComputeReference(args, args.out(0), 1, 2);
 }
 
 // Returns the inputs with tokens: the first `rows` inputs, x2 and positions.
 std::vector<size_t> TokenWise(const OpTypes& types, size_t rows) {
   if (SavesRows(types.attrs)) return {};
-  const NormExtras extras(NormInstanceOf(types.attrs), rows);
+  const NormExtras extras(GetNormInstance(types.attrs), rows);
   std::vector<size_t> inputs;
   for (size_t i = 0; i < rows; ++i) inputs.push_back(i);
   for (const size_t i : {extras.x2, extras.positions}) {
@@ -259,7 +261,7 @@ void RegisterNorm(OpRegistry* registry) {
   op.max_inputs = OpDef::kVariadic;
   op.infer = InferNorm;
   op.vjp = VjpNorm;
-  op.make_kernel = MakeKernelOf<NormKernel>;
+  op.make_kernel = MakeKernel<NormKernel>;
   op.reference = ReferenceNorm;
   op.token_wise = [](const OpTypes& types) { return TokenWise(types, 1); };
   registry->Add(std::move(op));
@@ -271,7 +273,7 @@ void RegisterNorm(OpRegistry* registry) {
   add.may_alias = {{0, 0}, {0, 1}};
   add.infer = InferNormAdd;
   add.vjp = VjpAdd;
-  add.make_kernel = MakeKernelOf<AddNormKernel>;
+  add.make_kernel = MakeKernel<AddNormKernel>;
   add.reference = ReferenceNormAdd;
   add.token_wise = [](const OpTypes& types) { return TokenWise(types, 2); };
   registry->Add(std::move(add));

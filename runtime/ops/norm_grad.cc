@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kX = 0, kY = 1, kDy = 2, kSaved = 3, kDsum = 4, kParams = 5;
 
 absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
-  const NormInstance& instance = NormInstanceOf(types.attrs);
+  const NormInstance& instance = GetNormInstance(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   if (types.inputs.size() < kParams) {
     return absl::InvalidArgumentError("needs x, y, dy, saved and dsum, absent or not");
@@ -46,7 +46,7 @@ class NormGradKernel : public Kernel {
  public:
   explicit NormGradKernel(const OpTypes& types)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(NormInstanceOf(types.attrs)),
+        instance_(GetNormInstance(types.attrs)),
         runner_(instance_, types.in(kDy).dtype),
         partition_(types.in(kDy).num_elements() / instance_.dim(), instance_.dim(),
                    instance_.max_chunks()),
@@ -142,7 +142,7 @@ class NormGradKernel : public Kernel {
 
 // Runs the plugin's own arithmetic in double, in one range.
 absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
-  const NormInstance& instance = NormInstanceOf(args.attrs);
+  const NormInstance& instance = GetNormInstance(args.attrs);
   NormReference run(instance, args.shape(kDy).num_elements() / instance.dim());
   if (args.has(kX)) run.call().x = run.Lend(args.f(kX));
   if (args.has(kY)) run.call().y = run.Lend(args.f(kY));
@@ -179,7 +179,7 @@ void RegisterNormGrad(OpRegistry* registry) {
   op.max_inputs = OpDef::kVariadic;
   op.may_alias = {{0, kDsum}};
   op.infer = InferNormGrad;
-  op.make_kernel = MakeKernelOf<NormGradKernel>;
+  op.make_kernel = MakeKernel<NormGradKernel>;
   op.reference = ReferenceNormGrad;
   registry->Add(std::move(op));
 }

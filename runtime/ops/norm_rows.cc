@@ -12,7 +12,7 @@
 
 namespace plumb {
 
-const NormInstance& NormInstanceOf(const Attrs& attrs) {
+const NormInstance& GetNormInstance(const Attrs& attrs) {
   const auto* attr = dynamic_cast<const NormAttr*>(attrs.GetObject("instance").get());
   PLUMB_CHECK(attr != nullptr, "the instance of a norm is a NormAttr");
   return attr->instance();

@@ -23,7 +23,7 @@
 
 namespace plumb {
 
-const NormInstance& NormInstanceOf(const Attrs& attrs);
+const NormInstance& GetNormInstance(const Attrs& attrs);
 
 // -- Shape rules
 

@@ -54,15 +54,15 @@ absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view n
   return check(types.in(i + 1), Int8Scales(matrix), "scales");
 }
 
-std::vector<const TensorType*> TypesOf(const ReferenceArgs& args) {
+std::vector<const TensorType*> GetTypes(const ReferenceArgs& args) {
   std::vector<const TensorType*> types;
   for (const ReferenceTensor* in : args.inputs)
     types.push_back(in == nullptr ? nullptr : &in->type);
   return types;
 }
 
-absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
-                        absl::string_view name_j) {
+absl::Status CheckMatching(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
+                           absl::string_view name_j) {
   if (types.in(i) == types.in(j)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name_i, " and ", name_j, " must have the same type; they are ",

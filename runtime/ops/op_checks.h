@@ -27,11 +27,11 @@ absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view n
                              int64_t width);
 
 // Returns the types of the inputs, null for absent ones.
-std::vector<const TensorType*> TypesOf(const ReferenceArgs& args);
+std::vector<const TensorType*> GetTypes(const ReferenceArgs& args);
 
 // Fails unless inputs i and j have the same type.
-absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
-                        absl::string_view name_j);
+absl::Status CheckMatching(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
+                           absl::string_view name_j);
 
 // Returns attribute `offset` of the ops on tables, the row of id 0; 0 if it is absent.
 int64_t RowOffset(const Attrs& attrs);

@@ -52,7 +52,7 @@
 //   program(x1, .., xn) {graph} -> y1, .., ym     a graph of the ops combine, mul, mul_reduce, row_dot,
 //                                   weighted_sum, expand, concat, split, stop, fill, map, extremum, act
 //                                   and their gradients (graph/program.h), tile by tile of rows. The
-//                                   kernels of these ops are programs of one node (ProgramKernelOf)
+//                                   kernels of these ops are programs of one node (ProgramKernelFactory)
 //   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
@@ -209,19 +209,19 @@ class NormAttr : public AttrObject {
 
 // Implements OpDef::make_kernel with the kernel K, which is created from the types.
 template <class K>
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernelOf(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   return std::make_unique<K>(types);
 }
 // Does the same with a kernel for elements of the type of input `kInput`, f32 or bf16.
 template <template <class> class K, size_t kInput = 0>
-absl::StatusOr<std::unique_ptr<Kernel>> MakeTypedKernelOf(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeTypedKernel(const OpTypes& types) {
   if (types.in(kInput).dtype == DType::kBF16) return std::make_unique<K<uint16_t>>(types);
   return std::make_unique<K<float>>(types);
 }
 
 // Returns the kernel factory of the op `name`, one of the ops of programs. The kernel is a program
 // with this one node.
-std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
+std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelFactory(
     std::string name);
 
 }  // namespace plumb

@@ -20,7 +20,7 @@ namespace {
 // ops: the function, and its gradients with respect to all operands, which op "<name>_grad"
 // computes from the operands and dy. The functions on elements are the references, in double.
 
-ActivationKind ActivationOf(const Attrs& attrs) {
+ActivationKind GetActivation(const Attrs& attrs) {
   return ParseActivationKind(attrs.GetString("kind")).value();
 }
 
@@ -31,10 +31,10 @@ struct Act {
     return ParseActivationKind(attrs.GetString("kind")).status();
   }
   static double Value(const Attrs& attrs, const double* x) {
-    return ReferenceActivation(ActivationOf(attrs), x[0]);
+    return ReferenceActivation(GetActivation(attrs), x[0]);
   }
   static void Gradient(const Attrs& attrs, const double* x, double dy, double* dx) {
-    dx[0] = dy * ReferenceActivationDerivative(ActivationOf(attrs), x[0]);
+    dx[0] = dy * ReferenceActivationDerivative(GetActivation(attrs), x[0]);
   }
 };
 
@@ -55,14 +55,14 @@ struct Map {
   static absl::Status Check(const Attrs& attrs) {
     return ParseMapKind(attrs.GetString("kind")).status();
   }
-  static MapKind KindOf(const Attrs& attrs) {
+  static MapKind GetKind(const Attrs& attrs) {
     return ParseMapKind(attrs.GetString("kind")).value();
   }
   static double Value(const Attrs& attrs, const double* x) {
-    return ReferenceMapValue(KindOf(attrs), x[0], attrs.GetDouble("number", 0));
+    return ReferenceMapValue(GetKind(attrs), x[0], attrs.GetDouble("number", 0));
   }
   static void Gradient(const Attrs& attrs, const double* x, double dy, double* dx) {
-    dx[0] = dy * ReferenceMapSlope(KindOf(attrs), x[0], attrs.GetDouble("number", 0));
+    dx[0] = dy * ReferenceMapSlope(GetKind(attrs), x[0], attrs.GetDouble("number", 0));
   }
 };
 
@@ -88,7 +88,7 @@ template <class F>
 absl::Status CheckOperands(const OpTypes& types, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, F::kOperands[i]));
-    PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, F::kOperands[0], i, F::kOperands[i]));
+    PLUMB_RETURN_IF_ERROR(CheckMatching(types, 0, F::kOperands[0], i, F::kOperands[i]));
   }
   return F::Check(types.attrs);
 }
@@ -118,7 +118,7 @@ std::vector<ValueId> VjpPointwise(GraphBuilder& b, const Node& node,
 // A comparison is constant almost everywhere.
 std::vector<ValueId> VjpMap(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                             const std::vector<bool>& wanted) {
-  if (IsPiecewiseConstant(Map::KindOf(node.attrs))) return {kNoValue};
+  if (IsPiecewiseConstant(Map::GetKind(node.attrs))) return {kNoValue};
   return VjpPointwise(b, node, d_outputs, wanted);
 }
 
@@ -153,7 +153,7 @@ void RegisterPair(OpRegistry* registry, const char* name, decltype(OpDef::vjp) v
   for (int i = 0; i < value.max_inputs; ++i) value.may_alias.push_back({0, i});
   value.infer = InferValue<F>;
   value.vjp = vjp;
-  value.make_kernel = ProgramKernelOf(name);
+  value.make_kernel = ProgramKernelFactory(name);
   value.reference = ReferenceValue<F>;
   value.token_wise = InputsWithRows;
   OpDef gradient;
@@ -161,7 +161,7 @@ void RegisterPair(OpRegistry* registry, const char* name, decltype(OpDef::vjp) v
   gradient.min_inputs = gradient.max_inputs = value.max_inputs + 1;
   gradient.may_alias = std::move(gradient_aliases);
   gradient.infer = InferGradient<F>;
-  gradient.make_kernel = ProgramKernelOf(gradient.name);
+  gradient.make_kernel = ProgramKernelFactory(gradient.name);
   gradient.reference = ReferenceGradient<F>;
   registry->Add(std::move(value));
   registry->Add(std::move(gradient));

@@ -164,7 +164,7 @@ class ProgramKernel : public Kernel {
 };
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  const ProgramAttr& program = ProgramOf(types.attrs);
+  const ProgramAttr& program = GetProgram(types.attrs);
   PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values, InferProgram(program, types.inputs));
   std::vector<TensorType> outputs;
   for (const GraphOutput& output : program.graph().outputs) {
@@ -178,7 +178,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 class LoweredPrograms {
  public:
   absl::StatusOr<std::shared_ptr<const LoweredProgram>> Of(const OpTypes& types) {
-    const ProgramAttr& program = ProgramOf(types.attrs);
+    const ProgramAttr& program = GetProgram(types.attrs);
     std::string key;
     for (const TensorType* input : types.inputs) absl::StrAppend(&key, input->ToString());
     absl::StrAppend(&key, program.ToString());
@@ -200,10 +200,10 @@ class LoweredPrograms {
 
 // Runs the graph with the references of its ops.
 absl::Status Reference(const ReferenceArgs& args) {
-  const ProgramAttr& program = ProgramOf(args.attrs);
+  const ProgramAttr& program = GetProgram(args.attrs);
   const Graph& graph = program.graph();
   PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values,
-                         InferProgram(program, TypesOf(args)));
+                         InferProgram(program, GetTypes(args)));
   std::vector<ReferenceTensor> tensors(values.size());
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     tensors[Index(program.leaves()[i])] = *args.inputs[i];
@@ -229,7 +229,7 @@ absl::Status Reference(const ReferenceArgs& args) {
 
 }  // namespace
 
-std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
+std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelFactory(
     std::string name) {
   const auto op = std::make_shared<OpDef>();
   op->name = std::move(name);
@@ -274,7 +274,7 @@ void RegisterProgram(OpRegistry* registry) {
   };
   op.reference = Reference;
   op.token_wise = [](const OpTypes& types) {
-    const ProgramAttr& program = ProgramOf(types.attrs);
+    const ProgramAttr& program = GetProgram(types.attrs);
     std::vector<size_t> inputs;
     for (const Node& node : program.graph().nodes) {
       if (node.op->name == "mul_reduce") return inputs;  // it sums over all tokens

@@ -38,7 +38,7 @@ template <Operand kB, bool kPadded, class Body>
 HWY_INLINE void ForOperand(In in, const float* b, int64_t rows, const Body& body) {
   const D d;
   const int64_t width = in.width;
-  if constexpr (kB == Operand::kAlike) {
+  if constexpr (kB == Operand::kSameShape) {
     ForElements<kPadded>(
         rows * width, [&](const auto& io, int64_t i) HWY_ATTR { body(io, i, io.Load(d, b + i)); });
   } else if constexpr (kB == Operand::kScalar) {
@@ -124,7 +124,7 @@ void MapGrad(In in, Registers r, int64_t rows) {
   const V c = hn::Set(d, in.constant);
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(
+  ForOperand<Operand::kSameShape, kPadded>(
       in, r[in.b], rows, [&](const auto& io, int64_t i, V dy) HWY_ATTR {
         io.Store(hn::Mul(dy, F::Slope(io.Load(d, a + i), c)), d, out + i);
       });
@@ -144,12 +144,12 @@ void ActGrad(In in, Registers r, int64_t rows) {
   const D d;
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows,
-                                       [&](const auto& io, int64_t i, V dy) HWY_ATTR {
-                                         V value, derivative;
-                                         F::Both(d, io.Load(d, a + i), &value, &derivative);
-                                         io.Store(hn::Mul(dy, derivative), d, out + i);
-                                       });
+  ForOperand<Operand::kSameShape, kPadded>(in, r[in.b], rows,
+                                           [&](const auto& io, int64_t i, V dy) HWY_ATTR {
+                                             V value, derivative;
+                                             F::Both(d, io.Load(d, a + i), &value, &derivative);
+                                             io.Store(hn::Mul(dy, derivative), d, out + i);
+                                           });
 }
 
 template <bool kMax>
@@ -162,7 +162,7 @@ void Extremum(In in, Registers r, int64_t rows) {
   const D d;
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(
+  ForOperand<Operand::kSameShape, kPadded>(
       in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
         const V x = io.Load(d, a + i);
         io.Store(hn::IfThenElse(Wins<kMax>(y, x), y, x), d, out + i);
@@ -175,7 +175,7 @@ void ExtremumGrad(In in, Registers r, int64_t rows) {
   const D d;
   const float *a = r[in.a], *dy = r[in.c];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(
+  ForOperand<Operand::kSameShape, kPadded>(
       in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
         const V x = io.Load(d, a + i), g = io.Load(d, dy + i);
         const V half = hn::Mul(g, hn::Set(d, 0.5f));
@@ -224,7 +224,7 @@ void Place(In in, Registers r, int64_t rows) {
   }
 }
 
-HWY_INLINE float SumOf(const float* a, int64_t n) {
+HWY_INLINE float MakeSum(const float* a, int64_t n) {
   const D d;
   V sum = hn::Zero(d);
   ForVectors(d, 0, n,
@@ -233,7 +233,7 @@ HWY_INLINE float SumOf(const float* a, int64_t n) {
 }
 
 // Returns the dot product. Two accumulators hide the latency of an addition.
-HWY_INLINE float DotOf(const float* a, const float* b, int64_t n) {
+HWY_INLINE float ComputeDot(const float* a, const float* b, int64_t n) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V even = hn::Zero(d), odd = even;
@@ -252,7 +252,7 @@ void SumChannels(In in, Registers r, int64_t rows) {
   const int64_t groups = in.other, group = in.width / groups;
   const float* a = r[in.a];
   float* out = r[in.out];
-  for (int64_t i = 0; i < rows * groups; ++i, a += group) out[i] = SumOf(a, group);
+  for (int64_t i = 0; i < rows * groups; ++i, a += group) out[i] = MakeSum(a, group);
 }
 
 template <bool kVector>
@@ -261,7 +261,7 @@ void Dot(In in, Registers r, int64_t rows) {
   const float *a = r[in.a], *b = r[in.b];
   float* out = r[in.out];
   for (int64_t row = 0; row < rows; ++row, a += width) {
-    out[row] = DotOf(a, b + (kVector ? 0 : row * width), width);
+    out[row] = ComputeDot(a, b + (kVector ? 0 : row * width), width);
   }
 }
 
@@ -307,16 +307,16 @@ void AddAll(In in, Registers r, int64_t rows) {
   const float* a = r[in.a];
   float* out = r[in.out];
   if (groups == 1) {
-    out[0] += SumOf(a, rows * group);
+    out[0] += MakeSum(a, rows * group);
     return;
   }
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t l = 0; l < groups; ++l, a += group) out[l] += SumOf(a, group);
+    for (int64_t l = 0; l < groups; ++l, a += group) out[l] += MakeSum(a, group);
   }
 }
 
 void AddDot(In in, Registers r, int64_t rows) {
-  r[in.out][0] += DotOf(r[in.a], r[in.b], rows * in.width);
+  r[in.out][0] += ComputeDot(r[in.a], r[in.b], rows * in.width);
 }
 
 void LoadBf16(In in, Registers r, int64_t rows) {
@@ -342,14 +342,14 @@ void StoreBf16(In in, Registers r, int64_t rows) {
   { &__VA_ARGS__, &__VA_ARGS__ }
 
 const InstructionFns& Fns() {
-  static constexpr Operand kAlike = Operand::kAlike, kPerRow = Operand::kPerRow,
+  static constexpr Operand kSameShape = Operand::kSameShape, kPerRow = Operand::kPerRow,
                            kVector = Operand::kVector, kScalar = Operand::kScalar;
   static const InstructionFns fns = {
-      {PLUMB_PADDED(Multiply, kAlike), PLUMB_PADDED(Multiply, kPerRow),
+      {PLUMB_PADDED(Multiply, kSameShape), PLUMB_PADDED(Multiply, kPerRow),
        PLUMB_PADDED(Multiply, kVector), PLUMB_PADDED(Multiply, kScalar)},
-      {PLUMB_PADDED(MultiplyAdd, kAlike), PLUMB_PADDED(MultiplyAdd, kPerRow),
+      {PLUMB_PADDED(MultiplyAdd, kSameShape), PLUMB_PADDED(MultiplyAdd, kPerRow),
        PLUMB_PADDED(MultiplyAdd, kVector), PLUMB_PADDED(MultiplyAdd, kScalar)},
-      {PLUMB_PADDED(Add, kAlike), PLUMB_PADDED(Add, kPerRow), PLUMB_PADDED(Add, kVector),
+      {PLUMB_PADDED(Add, kSameShape), PLUMB_PADDED(Add, kPerRow), PLUMB_PADDED(Add, kVector),
        PLUMB_PADDED(Add, kScalar)},
       {&Affine<false>, &Affine<true>},
       {PLUMB_PADDED(Extremum, false), PLUMB_PADDED(Extremum, true)},

@@ -34,10 +34,10 @@ struct Instruction {
 
 // Shape of an operand b, relative to an operand of [rows, width].
 enum class Operand {
-  kAlike,   // [rows, width]
-  kPerRow,  // [rows, 1]
-  kVector,  // [width], for all rows
-  kScalar,  // [1], for all rows
+  kSameShape,  // [rows, width]
+  kPerRow,     // [rows, 1]
+  kVector,     // [width], for all rows
+  kScalar,     // [1], for all rows
 };
 inline constexpr int kOperands = 4;
 

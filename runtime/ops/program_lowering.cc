@@ -144,12 +144,12 @@ class Lowering {
     bool is_late;
     int64_t width;
   };
-  bool IsAlike(int32_t reg, const Like& like) const {
+  bool HasSameShape(int32_t reg, const Like& like) const {
     return At(reg).has_rows == like.has_rows && At(reg).width == like.width;
   }
 
   int32_t Expanded(int32_t reg, const Like& like) {
-    if (IsAlike(reg, like)) return reg;
+    if (HasSameShape(reg, like)) return reg;
     Planned expand(fns_.expand[At(reg).has_rows ? 0 : 1]);
     expand.a = expand.b = expand.c = reg;
     expand.width = static_cast<int32_t>(like.width);
@@ -160,18 +160,18 @@ class Lowering {
   }
 
   // Returns the shape of *b relative to `like`. Expands *b if no instruction takes it.
-  size_t OperandOf(int32_t* b, const Like& like) {
+  size_t GetOperand(int32_t* b, const Like& like) {
     const ProgramRegister& reg = At(*b);
-    if (IsAlike(*b, like)) return static_cast<size_t>(Operand::kAlike);
+    if (HasSameShape(*b, like)) return static_cast<size_t>(Operand::kSameShape);
     if (reg.width == 1) {
       return static_cast<size_t>(reg.has_rows ? Operand::kPerRow : Operand::kScalar);
     }
     if (!reg.has_rows && reg.width == like.width) return static_cast<size_t>(Operand::kVector);
     *b = Expanded(*b, like);
-    return static_cast<size_t>(Operand::kAlike);
+    return static_cast<size_t>(Operand::kSameShape);
   }
 
-  Like LikeOf(std::initializer_list<int32_t> operands) const {
+  Like MakeLike(std::initializer_list<int32_t> operands) const {
     Like like = {false, false, 1};
     for (const int32_t reg : operands) {
       if (reg == kNone) continue;
@@ -200,9 +200,9 @@ class Lowering {
 
   // Returns scale a b, plus c unless it is kNone.
   int32_t Product(int32_t a, int32_t b, int32_t c, double scale, const Like& like) {
-    if (!IsAlike(a, like)) std::swap(a, b);
+    if (!HasSameShape(a, like)) std::swap(a, b);
     a = Expanded(a, like);
-    const size_t operand = OperandOf(&b, like);
+    const size_t operand = GetOperand(&b, like);
     Planned product =
         Elementwise(c == kNone ? fns_.multiply[operand] : fns_.multiply_add[operand], like);
     product.a = a;
@@ -216,7 +216,7 @@ class Lowering {
   int32_t Sum(const std::vector<Term>& terms, double constant) {
     Like like = {false, false, 1};
     for (const Term& term : terms) {
-      const Like other = LikeOf({term.a, term.b});
+      const Like other = MakeLike({term.a, term.b});
       like = {like.has_rows || other.has_rows, like.is_late || other.is_late,
               std::max(like.width, other.width)};
     }
@@ -232,7 +232,7 @@ class Lowering {
         }
       } else {
         int32_t b = term.a;
-        const size_t operand = OperandOf(&b, like);
+        const size_t operand = GetOperand(&b, like);
         Planned add = Elementwise(fns_.add[operand], like);
         add.a = add.b = b;
         add.c = sum;
@@ -282,7 +282,7 @@ class Lowering {
 
   int32_t LowerFunction(const InstructionFn& run, int32_t a, int32_t b, int32_t c,
                         double constant) {
-    const Like like = LikeOf({a, b, c});
+    const Like like = MakeLike({a, b, c});
     Planned function = Elementwise(run, like);
     function.a = Expanded(a, like);
     function.b = Expanded(b, like);
@@ -307,7 +307,7 @@ class Lowering {
     const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
     int32_t b = node.inputs.size() > 1 && node.inputs[1] != kNoValue ? Get(node.inputs[1]) : kNone;
-    const Like like = LikeOf({a, b});
+    const Like like = MakeLike({a, b});
     if (b != kNone && (size != 1 || size == like.width || At(b).width != like.width)) {
       a = Product(a, b, kNone, 1, like);
       b = kNone;
@@ -326,9 +326,9 @@ class Lowering {
     const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
     int32_t b = node.inputs.size() > 1 && node.inputs[1] != kNoValue ? Get(node.inputs[1]) : kNone;
-    const Like like = LikeOf({a, b});
+    const Like like = MakeLike({a, b});
     a = Expanded(a, like);
-    const bool alike = b != kNone && IsAlike(b, like);
+    const bool alike = b != kNone && HasSameShape(b, like);
     const bool per_row = b != kNone && !alike && At(b).has_rows && At(b).width == 1;
     const bool taken = size == like.width ? alike || per_row : alike && size == 1;
     if (b != kNone && !taken) {

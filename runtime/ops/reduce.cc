@@ -15,7 +15,7 @@ namespace {
 // Sums of a b over groups of channels: row_dot per row, mul_reduce over all rows.
 
 // Returns the number of groups of channels.
-int64_t GroupsOf(const Attrs& attrs, const TensorType& a) {
+int64_t CountGroups(const Attrs& attrs, const TensorType& a) {
   return attrs.Has("size") ? attrs.GetInt("size") : a.shape.last();
 }
 
@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<TensorType>> InferReduce(const OpTypes& types) {
     PLUMB_ASSIGN_OR_RETURN(const TensorType type, BroadcastType(types.inputs));
     if (type != a) return absl::InvalidArgumentError("b must not be wider than a");
   }
-  const int64_t size = GroupsOf(types.attrs, a), d = a.shape.last();
+  const int64_t size = CountGroups(types.attrs, a), d = a.shape.last();
   if (size < 1 || d % size != 0) {
     return absl::InvalidArgumentError(absl::StrCat("size must divide ", d));
   }
@@ -62,7 +62,7 @@ std::vector<ValueId> VjpReduce(GraphBuilder& b, const Node& node,
 template <bool kOverRows>
 absl::Status ReferenceReduce(const ReferenceArgs& args) {
   const int64_t n = args.shape(0).num_elements(), d = args.shape(0).last();
-  const int64_t size = GroupsOf(args.attrs, args.inputs[0]->type);
+  const int64_t size = CountGroups(args.attrs, args.inputs[0]->type);
   for (int64_t e = 0; e < n; ++e) {
     double product = args.f(0)[static_cast<size_t>(e)];
     if (args.has(1)) {
@@ -83,7 +83,7 @@ OpDef ReduceOp(const char* name) {
   op.max_inputs = 2;
   op.infer = InferReduce<kOverRows>;
   op.vjp = VjpReduce;
-  op.make_kernel = ProgramKernelOf(name);
+  op.make_kernel = ProgramKernelFactory(name);
   op.reference = ReferenceReduce<kOverRows>;
   if (!kOverRows) op.token_wise = InputsWithRows;
   return op;

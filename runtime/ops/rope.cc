@@ -219,7 +219,7 @@ absl::Status CheckPositive(const Attrs& attrs, const char* name) {
   return absl::InvalidArgumentError(absl::StrCat(name, " = ", value, " is not a positive number"));
 }
 
-std::string ScalingOf(const Attrs& attrs) {
+std::string GetScaling(const Attrs& attrs) {
   return attrs.Has("scaling") ? attrs.GetString("scaling") : "";
 }
 
@@ -262,7 +262,7 @@ class YarnRamp {
 // Fails if the attributes of op rope, except head_dim, are invalid.
 absl::Status CheckRopeAttrs(const Attrs& attrs) {
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "theta"));
-  const std::string scaling = ScalingOf(attrs);
+  const std::string scaling = GetScaling(attrs);
   if (scaling.empty()) return absl::OkStatus();
   if (scaling == "longrope") {
     const std::vector<double>& factors = attrs.GetDoubles("factors");
@@ -309,7 +309,7 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
 //   longrope  theta_i / factor_i                      Ding et al., "LongRoPE" (2024)
 // Requires: CheckRopeAttrs.
 std::vector<double> RopeFrequencies(const Attrs& attrs) {
-  const std::string scaling = ScalingOf(attrs);
+  const std::string scaling = GetScaling(attrs);
   const int64_t dims = RotatedElements(attrs);
   const double theta = attrs.GetDouble("theta");
   std::vector<double> frequencies;
@@ -457,7 +457,7 @@ void RegisterRope(OpRegistry* registry) {
   op.may_alias = {{0, 0}};
   op.infer = InferRope;
   op.vjp = VjpRope;
-  op.make_kernel = MakeKernelOf<RopeKernel>;
+  op.make_kernel = MakeKernel<RopeKernel>;
   op.reference = ReferenceRope;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(op));

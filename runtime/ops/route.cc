@@ -18,7 +18,7 @@
 namespace plumb {
 namespace {
 
-Router RouterOf(const Shape& logits, const Attrs& attrs) {
+Router MakeRouter(const Shape& logits, const Attrs& attrs) {
   Router router;
   ParseRouterKind(attrs.GetString("router"), &router.kind);
   router.rows = logits.rows();
@@ -38,7 +38,7 @@ absl::Status CheckRouter(const OpTypes& types, size_t correction) {
   if (!ParseRouterKind(types.attrs.GetString("router"), &kind)) {
     return absl::InvalidArgumentError("router must be softmax_of_top_k, softmax or sigmoid");
   }
-  const Router r = RouterOf(types.in(0).shape, types.attrs);
+  const Router r = MakeRouter(types.in(0).shape, types.attrs);
   if (r.top_k < 1 || r.top_k > r.experts) {
     return absl::InvalidArgumentError(absl::StrCat("top_k ", r.top_k, " is not in 1..", r.experts));
   }
@@ -141,7 +141,7 @@ class RouterKernel : public Kernel {
  public:
   // `correction` is the index of the optional operand.
   RouterKernel(const OpTypes& types, size_t correction)
-      : router_(RouterOf(types.in(0).shape, types.attrs)),
+      : router_(MakeRouter(types.in(0).shape, types.attrs)),
         tasks_(RouterTasks(router_)),
         bf16_(types.in(0).dtype == DType::kBF16),
         correction_(types.has(correction) ? correction : 0),
@@ -246,7 +246,7 @@ class ReferenceChoice {
 };
 
 absl::Status ReferenceRoute(const ReferenceArgs& args) {
-  const Router r = RouterOf(args.shape(0), args.attrs);
+  const Router r = MakeRouter(args.shape(0), args.attrs);
   std::vector<int32_t> experts;  // indexed by assignment
   for (int64_t row = 0; row < r.rows; ++row) {
     ReferenceChoice choice(args, r, row, 1);
@@ -268,7 +268,7 @@ absl::Status ReferenceRoute(const ReferenceArgs& args) {
 }
 
 absl::Status ReferenceRouteGrad(const ReferenceArgs& args) {
-  const Router r = RouterOf(args.shape(0), args.attrs);
+  const Router r = MakeRouter(args.shape(0), args.attrs);
   for (int64_t row = 0; row < r.rows; ++row) {
     ReferenceChoice choice(args, r, row, 2);
     RouteGradient(r, choice.row(), args.f(1).data() + row * r.top_k,
@@ -307,7 +307,7 @@ void RegisterRoute(OpRegistry* registry) {
   op.max_inputs = 2;
   op.infer = InferRoute;
   op.vjp = VjpRoute;
-  op.make_kernel = MakeKernelOf<RouteKernel>;
+  op.make_kernel = MakeKernel<RouteKernel>;
   op.reference = ReferenceRoute;
   registry->Add(std::move(op));
 
@@ -316,7 +316,7 @@ void RegisterRoute(OpRegistry* registry) {
   grad.min_inputs = 2;
   grad.max_inputs = 3;
   grad.infer = InferRouteGrad;
-  grad.make_kernel = MakeKernelOf<RouteGradKernel>;
+  grad.make_kernel = MakeKernel<RouteGradKernel>;
   grad.reference = ReferenceRouteGrad;
   registry->Add(std::move(grad));
 }

@@ -38,7 +38,7 @@ void TopK(const T* scores, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen
 
 // Computes p = softmax(logits) of n logits; p may be logits.
 template <class T>
-void SoftmaxOf(const T* logits, int64_t n, T* p) {
+void ComputeSoftmax(const T* logits, int64_t n, T* p) {
   const T highest = *std::max_element(logits, logits + n);
   T sum = 0;
   for (int64_t e = 0; e < n; ++e) sum += p[e] = std::exp(logits[e] - highest);
@@ -94,7 +94,7 @@ void ChooseExperts(const Router& r, const T* logits, const C* correction, const 
   if (r.kind == RouterKind::kSigmoid) {
     for (int64_t e = 0; e < n; ++e) row.p[e] = 1 / (1 + std::exp(-logits[e]));
   } else if (r.kind == RouterKind::kSoftmax || correction != nullptr) {
-    SoftmaxOf(logits, n, row.p);
+    ComputeSoftmax(logits, n, row.p);
   }
   const T* scores = logits;  // in the order of the scores
   if (correction != nullptr) {
@@ -106,7 +106,7 @@ void ChooseExperts(const Router& r, const T* logits, const C* correction, const 
   TopK(scores, n, k, row.taken, row.chosen);
   const T* weights = r.kind == RouterKind::kSoftmaxOfTopK ? logits : row.p;
   for (int64_t j = 0; j < k; ++j) row.weights[j] = weights[row.chosen[j]];
-  if (r.kind == RouterKind::kSoftmaxOfTopK) SoftmaxOf(row.weights, k, row.weights);
+  if (r.kind == RouterKind::kSoftmaxOfTopK) ComputeSoftmax(row.weights, k, row.weights);
   if (!r.renormalize) return;
   T sum = static_cast<T>(1e-20);
   for (int64_t j = 0; j < k; ++j) sum += row.weights[j];

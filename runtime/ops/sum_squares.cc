@@ -121,7 +121,7 @@ void RegisterSumSquares(OpRegistry* registry) {
   op.name = "sum_squares";
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferSumSquares;
-  op.make_kernel = MakeKernelOf<SumSquaresKernel>;
+  op.make_kernel = MakeKernel<SumSquaresKernel>;
   op.reference = ReferenceSumSquares;
   registry->Add(std::move(op));
 }

@@ -21,13 +21,13 @@ enum class Sum {
 
 // Returns the operand that the operand at i is multiplied by; kNoValue if there is none.
 template <Sum kSum>
-ValueId FactorOf(const Node& node, size_t i) {
+ValueId GetFactor(const Node& node, size_t i) {
   if (kSum == Sum::kCombine || (i ^ 1) >= node.inputs.size()) return kNoValue;
   return node.inputs[i ^ 1];
 }
 
 template <Sum kSum>
-std::vector<double> CoefsOf(const Attrs& attrs) {
+std::vector<double> GetCoefs(const Attrs& attrs) {
   if (kSum == Sum::kMul) return {1};
   return attrs.GetDoubles("coefs");
 }
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
     const std::string name = absl::StrCat("operand ", i);
     PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, name));
     if (kSum == Sum::kCombine) {
-      PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "operand 0", i, name));
+      PLUMB_RETURN_IF_ERROR(CheckMatching(types, 0, "operand 0", i, name));
     }
   }
   const bool alike = kSum == Sum::kMul && (types.in(0) == types.in(1) || IsScaledVector(types));
@@ -79,12 +79,12 @@ ValueId Scaled(GraphBuilder& b, ValueId x, double coef) {
 template <Sum kSum>
 std::vector<ValueId> VjpSum(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                             const std::vector<bool>& wanted) {
-  const std::vector<double> coefs = CoefsOf<kSum>(node.attrs);
+  const std::vector<double> coefs = GetCoefs<kSum>(node.attrs);
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!wanted[i]) continue;
     const TensorType type = b.type(node.inputs[i]);
-    const ValueId product = ReduceTo(b, type, d_outputs[0], FactorOf<kSum>(node, i));
+    const ValueId product = ReduceTo(b, type, d_outputs[0], GetFactor<kSum>(node, i));
     d_inputs[i] = Scaled(b, product, coefs[kSum == Sum::kCombine ? i : i / 2]);
   }
   return d_inputs;
@@ -92,7 +92,7 @@ std::vector<ValueId> VjpSum(GraphBuilder& b, const Node& node, absl::Span<const 
 
 template <Sum kSum>
 absl::Status ReferenceSum(const ReferenceArgs& args) {
-  const std::vector<double> coefs = CoefsOf<kSum>(args.attrs);
+  const std::vector<double> coefs = GetCoefs<kSum>(args.attrs);
   const Shape& out = args.outputs[0]->type.shape;
   const int64_t d = out.last();
   const size_t stride = kSum == Sum::kCombine ? 1 : 2;  // operands per term
@@ -152,7 +152,7 @@ OpDef SumOp(const char* name, int min_inputs, int max_inputs) {
   op.max_inputs = max_inputs;
   op.infer = InferSum<kSum>;
   op.vjp = VjpSum<kSum>;
-  op.make_kernel = ProgramKernelOf(name);
+  op.make_kernel = ProgramKernelFactory(name);
   op.reference = ReferenceSum<kSum>;
   op.token_wise = InputsWithRows;
   return op;
@@ -174,7 +174,7 @@ void RegisterWeightedSum(OpRegistry* registry) {
   expand.min_inputs = expand.max_inputs = 2;
   expand.infer = InferExpand;
   expand.vjp = VjpExpand;
-  expand.make_kernel = ProgramKernelOf("expand");
+  expand.make_kernel = ProgramKernelFactory("expand");
   expand.reference = ReferenceExpand;
   expand.token_wise = InputsWithRows;
   registry->Add(std::move(expand));

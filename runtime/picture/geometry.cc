@@ -119,13 +119,13 @@ class PictureMeasure {
       (*reaches)[layout.cells[i].column].Add(left, right);
     }
     for (const FlowWire& wire : layout.wires) {
-      const std::string text = WireText(EdgeOf(section, wire));
+      const std::string text = WireText(GetEdge(section, wire));
       const double room = text.empty() ? 0 : TextWidth(text, kSmallTextSize) + kLabelDistance;
       (*reaches)[wire.column].Add(0, room);
     }
   }
 
-  static const FlowEdge& EdgeOf(const FlowSection& section, const FlowWire& wire) {
+  static const FlowEdge& GetEdge(const FlowSection& section, const FlowWire& wire) {
     return section.nodes[static_cast<size_t>(wire.to)].inputs[wire.input];
   }
 
@@ -142,7 +142,7 @@ class PictureMeasure {
       height = std::max(height, box.nodes.back().height);
     }
     for (const FlowWire& wire : layout.wires) {
-      if (WireText(EdgeOf(section, wire)).empty()) continue;
+      if (WireText(GetEdge(section, wire)).empty()) continue;
       labelled[static_cast<size_t>(layout.cells[static_cast<size_t>(wire.to)].row)] = true;
     }
     row_ends_.assign(rows, 0);
@@ -161,7 +161,7 @@ class PictureMeasure {
     for (const FlowWire& wire : layout.wires) {
       box.wires.push_back(Draw(section, layout, wire, box.nodes));
     }
-    box.dots = DotsOf(box.wires);
+    box.dots = FindDots(box.wires);
     return box;
   }
 
@@ -180,7 +180,7 @@ class PictureMeasure {
     const double channel =
         row_ends_[static_cast<size_t>(source.row)] + kChannelTop + kChannelStep * wire.channel;
     // A value from inside a sublayer leaves next to the output, so that they do not seem to be one.
-    const bool shifted = EdgeOf(section, wire).from_inside &&
+    const bool shifted = GetEdge(section, wire).from_inside &&
                          wire.path == FlowWire::Path::kStraight &&
                          to.width > 2 * kInsideShift + kTextSize;
     const double shift = shifted ? kInsideShift : 0;
@@ -204,7 +204,7 @@ class PictureMeasure {
     const bool leaves = section.nodes[static_cast<size_t>(wire.to)].kind == FlowKind::kLeave;
     line.on_stream = (wire.path == FlowWire::Path::kStraight || leaves) && wire.column <= 0 &&
                      wire.column > -streams;
-    line.label = WireText(EdgeOf(section, wire));
+    line.label = WireText(GetEdge(section, wire));
     line.label_at = {x + kLabelDistance, (aside ? to.center.y : to.top()) - 7};
     return line;
   }
@@ -231,7 +231,7 @@ class PictureMeasure {
   }
 
   // Returns the points where wires of one node branch: at least three lines meet there.
-  static std::vector<Point> DotsOf(const std::vector<WireLine>& wires) {
+  static std::vector<Point> FindDots(const std::vector<WireLine>& wires) {
     std::vector<Point> dots;
     for (const WireLine& wire : wires) {
       for (size_t i = 1; i + 1 < wire.points.size(); ++i) {

@@ -32,7 +32,7 @@ struct Chains {
 // the most nodes, since a stream passes through additions and norms.
 using Cost = std::tuple<int, int, int>;  // sublayers, functions, minus the number of nodes
 
-Cost CostOf(const FlowNode& node) {
+Cost ComputeCost(const FlowNode& node) {
   switch (node.kind) {
     case FlowKind::kSublayer:
       return {1, 0, -1};
@@ -111,7 +111,7 @@ class ChainMaker {
       for (const FlowEdge& edge : node(i).inputs) {
         const std::optional<Cost>& cost = costs[static_cast<size_t>(edge.from)];
         if (!cost.has_value()) continue;
-        const Cost with = *cost + CostOf(node(i));
+        const Cost with = *cost + ComputeCost(node(i));
         if (costs[at].has_value() && !(with < *costs[at])) continue;
         costs[at] = with;
         before[at] = edge.from;
@@ -191,7 +191,7 @@ class LayoutMaker {
       SetRows();
       SetSpans();
     } while (MoveOneLane());
-    for (size_t i = 0; i < wires().size(); ++i) wires()[i].column = LaneOf(i).column;
+    for (size_t i = 0; i < wires().size(); ++i) wires()[i].column = FindLane(i).column;
     SetChannels();
     return std::move(layout_);
   }
@@ -243,13 +243,13 @@ class LayoutMaker {
       const int stream = chain(chain_of(source)).stream;
       if (node(source).kind != FlowKind::kEnter || stream < first) return false;
       if (stream == first) return i > 0;
-      at = LeaveOf(stream);
+      at = FindLeaveNode(stream);
       if (at < 0) return false;
     }
     return false;
   }
 
-  int LeaveOf(int stream) const {
+  int FindLeaveNode(int stream) const {
     for (const Chain& made : chains_.chains) {
       if (made.stream == stream && node(made.nodes.back()).kind == FlowKind::kLeave) {
         return made.nodes.back();
@@ -352,7 +352,7 @@ class LayoutMaker {
       const FlowWire& wire = layout_.wires[i];
       if (wire.to != index) continue;
       if (wire.path == FlowWire::Path::kMerge || wire.path == FlowWire::Path::kDetour) {
-        across.Add(LaneOf(i).column);
+        across.Add(FindLane(i).column);
       }
     }
     return across;
@@ -388,13 +388,13 @@ class LayoutMaker {
     SetSpans();
     for (size_t i = 0; i < lanes_.size(); ++i) {
       if (lanes_[i].fixed) continue;
-      const int step = IsBesideAStream(i) ? -1 : 1;
+      const int step = IsNextToAStream(i) ? -1 : 1;
       lanes_[i].column = step < 0 ? -streams_ : 1;
       while (MeetsAnother(i, i)) lanes_[i].column += step;
     }
   }
 
-  bool IsBesideAStream(size_t lane) const {
+  bool IsNextToAStream(size_t lane) const {
     for (const auto& [wire, own] : detours_) {
       if (own != lane) continue;
       const FlowWire& detour = layout_.wires[wire];
@@ -403,7 +403,7 @@ class LayoutMaker {
     return false;
   }
 
-  const Lane& LaneOf(size_t wire) const {
+  const Lane& FindLane(size_t wire) const {
     if (const auto detour = detours_.find(wire); detour != detours_.end()) {
       return lanes_[detour->second];
     }

@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
 TensorHandle FlowRecorder::Add(Tensor tensor) {
   tensor.section = section_;
   if (inside_ && tensor.formula.empty() && tensor.role != Tensor::Role::kName) {
-    tensor.formula = FormulaOf(tensor);
+    tensor.formula = ToFormula(tensor);
     for (const Reading& reading : tensor.inputs) {
       const Tensor& input = at(reading.tensor);
       const bool is_of_another = input.inside_of != kNone && !IsParameter(reading.tensor);
@@ -127,7 +127,7 @@ TensorHandle FlowRecorder::AddNode(FlowKind kind, std::string label, std::vector
   return Add(std::move(tensor));
 }
 
-std::string FlowRecorder::PlaceOf(absl::Span<const Reading> readings) const {
+std::string FlowRecorder::GetPlace(absl::Span<const Reading> readings) const {
   for (const Reading& reading : readings) {
     if (!at(reading.tensor).place.empty()) return at(reading.tensor).place;
   }
@@ -186,7 +186,7 @@ TensorHandle FlowRecorder::Combine(absl::Span<const Term> terms, double constant
     all_parameters = all_parameters && IsParameter(term.tensor);
     AddTerm(Read(term.tensor, term.coefficient), &sum.inputs);
   }
-  if (all_parameters) return AddParameter(FormulaOfSum(sum.inputs, constant), PlaceOf(sum.inputs));
+  if (all_parameters) return AddParameter(FormulaOfSum(sum.inputs, constant), GetPlace(sum.inputs));
   if (sum.inputs.size() == 1 && constant == 0) sum.role = Tensor::Role::kScaled;
   return Add(std::move(sum));
 }
@@ -195,7 +195,7 @@ TensorHandle FlowRecorder::Multiply(TensorHandle a, TensorHandle b) {
   if (IsParameter(a)) std::swap(a, b);
   if (IsParameter(a)) {
     return AddParameter(absl::StrCat(Factor(at(a).formula), " * ", Factor(at(b).formula)),
-                        PlaceOf({Read(a), Read(b)}));
+                        GetPlace({Read(a), Read(b)}));
   }
   if (IsParameter(b)) return AddNode(FlowKind::kGain, at(b).formula, {Read(a)}, at(b).place);
   return AddNode(FlowKind::kMultiply, "", {Read(a), Read(b)});
@@ -211,8 +211,8 @@ TensorHandle FlowRecorder::Apply(const Function& function,
   }
   if (all_parameters) {
     std::vector<std::string> texts;
-    for (const Reading& input : inputs) texts.push_back(FormulaOf(input));
-    return AddParameter(FunctionFormula(function, texts), PlaceOf(inputs));
+    for (const Reading& input : inputs) texts.push_back(ToFormula(input));
+    return AddParameter(FunctionFormula(function, texts), GetPlace(inputs));
   }
   // A value weighted by a part of a softmax is shown as weighted by the softmax.
   const Tensor& first = at(inputs[0].tensor);
@@ -279,7 +279,7 @@ absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site,
   }
   PLUMB_ASSIGN_OR_RETURN(sublayer.marks, FieldMarks(site));
   const size_t first = tensors_.size();
-  for (const char* point : PointsOf(*site.spec)) {
+  for (const char* point : ListPoints(*site.spec)) {
     if (absl::StartsWith(point, "shared.")) continue;  // the same statements as for other experts
     PLUMB_RETURN_IF_ERROR(Splice(point, inputs, at_point, &sublayer.marks, &sublayer.inputs));
   }
@@ -313,7 +313,7 @@ absl::Status FlowRecorder::Splice(absl::string_view point, absl::Span<const Tens
   if (!after.ok()) return after.status();
   if (*after == before) return absl::OkStatus();
   const std::string& name = at(before).formula;
-  const std::string formula = FormulaOf(Read(*after));
+  const std::string formula = ToFormula(Read(*after));
   if (formula != name) marks->push_back(absl::StrCat(name, " = ", formula));
   for (const TensorHandle tensor : at(*after).outside) {
     if (std::count(given.begin(), given.end(), tensor) > 0) continue;
@@ -324,7 +324,7 @@ absl::Status FlowRecorder::Splice(absl::string_view point, absl::Span<const Tens
   return absl::OkStatus();
 }
 
-std::string FlowRecorder::FormulaOf(const Reading& reading) const {
+std::string FlowRecorder::ToFormula(const Reading& reading) const {
   return FormulaOfSum({reading}, 0);
 }
 
@@ -351,10 +351,10 @@ std::string FlowRecorder::FormulaOfSum(const std::vector<Reading>& terms, double
   return text;
 }
 
-std::string FlowRecorder::FormulaOf(const Tensor& tensor) const {
+std::string FlowRecorder::ToFormula(const Tensor& tensor) const {
   if (tensor.kind == FlowKind::kAdd) return FormulaOfSum(tensor.inputs, tensor.constant);
   std::vector<std::string> operands;
-  for (const Reading& reading : tensor.inputs) operands.push_back(FormulaOf(reading));
+  for (const Reading& reading : tensor.inputs) operands.push_back(ToFormula(reading));
   if (tensor.kind == FlowKind::kGain || tensor.kind == FlowKind::kMultiply) {
     if (tensor.kind == FlowKind::kGain) operands.insert(operands.begin(), tensor.label);
     for (std::string& operand : operands) operand = Factor(operand);

@@ -85,7 +85,7 @@ class FlowRecorder : public FormulaBackend {
                        std::string place = "");
   TensorHandle AddParameter(std::string text, std::string place);
   // Returns the first place that is not "".
-  std::string PlaceOf(absl::Span<const Reading> readings) const;
+  std::string GetPlace(absl::Span<const Reading> readings) const;
   // Returns true if a name is a line from section to section; other names are read from afar.
   bool IsStream(const std::string& name) const;
   Reading Read(TensorHandle handle, double coefficient = 1);
@@ -96,9 +96,9 @@ class FlowRecorder : public FormulaBackend {
                       AtPoint at_point, std::vector<std::string>* marks,
                       std::vector<Reading>* inputs);
   // Returns the text of an operand, a sum, or any other tensor in a formula: "q_norm(q)".
-  std::string FormulaOf(const Reading& reading) const;
+  std::string ToFormula(const Reading& reading) const;
   std::string FormulaOfSum(const std::vector<Reading>& terms, double constant) const;
-  std::string FormulaOf(const Tensor& tensor) const;
+  std::string ToFormula(const Tensor& tensor) const;
 
   class Extraction;
 

@@ -15,7 +15,7 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMaxWhatLength = 512;
+constexpr size_t kMaxMessageLength = 512;
 
 std::string TypeName(const std::type_info* type) {
   if (type == nullptr) return "of an unknown type";
@@ -38,7 +38,7 @@ absl::Status ExceptionLeft(const char* function) {
   } catch (const std::exception& exception) {
     const char* what = exception.what();
     const std::string words =
-        what == nullptr ? "" : std::string(what, strnlen(what, kMaxWhatLength));
+        what == nullptr ? "" : std::string(what, strnlen(what, kMaxMessageLength));
     if (!words.empty() && words != name) absl::StrAppend(&text, ": ", words);
   } catch (...) {  // only the type is known
   }

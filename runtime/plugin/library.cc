@@ -61,7 +61,7 @@ class FloatingPointGuard {
   std::fenv_t environment_;
 };
 
-FileKey KeyOf(const struct stat& info) {
+FileKey MakeKey(const struct stat& info) {
   return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)};
 }
 
@@ -83,7 +83,7 @@ std::string FindOtherWriters(const std::string& path, const struct stat& info) {
 // there is none.
 std::string Objection(const std::string& asked, const std::string& real, const struct stat& file) {
   if (std::string why = FindOtherWriters(real, file); !why.empty()) return why;
-  for (const std::string& directory : {DirectoryOf(real), DirectoryOf(asked)}) {
+  for (const std::string& directory : {ParentDirectory(real), ParentDirectory(asked)}) {
     struct stat info;
     if (stat(directory.c_str(), &info) != 0) continue;
     if (std::string why = FindOtherWriters(directory, info); !why.empty()) return why;
@@ -118,7 +118,7 @@ absl::Status CheckMajor(const LibraryFile& file) {
 
 // Ignores the time of status changes, which also changes when a name of the file is removed.
 bool IsUnchanged(const struct stat& before, const struct stat& now) {
-  return KeyOf(before) == KeyOf(now) && before.st_size == now.st_size &&
+  return MakeKey(before) == MakeKey(now) && before.st_size == now.st_size &&
          before.st_mtim.tv_sec == now.st_mtim.tv_sec &&
          before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
@@ -199,7 +199,7 @@ LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
     return file;
   }
   file.path = RealPath(path);
-  file.key = KeyOf(opened->info);
+  file.key = MakeKey(opened->info);
   absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(opened->fd());
   if (!notes.ok()) {
     file.problem = Annotate(notes.status(), absl::StrCat(file.path, ": "));

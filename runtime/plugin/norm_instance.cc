@@ -60,7 +60,7 @@ std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrValue>& values) {
 }
 
 // Returns the plugin's message in the call's buffer; "" without a buffer.
-std::string MessageOf(const plumb_norm_call& call) {
+std::string CallMessage(const plumb_norm_call& call) {
   if (call.err == nullptr || call.err_cap == 0) return "";
   return std::string(call.err, strnlen(call.err, call.err_cap));
 }
@@ -200,7 +200,7 @@ absl::Status NormInstance::Run(NormFunction which, const plumb_norm_call* call,
   const absl::Status left = Guarded(plugin_->Record(which), [&] { code = function(); });
   if (ABSL_PREDICT_TRUE(left.ok() && code == PLUMB_OK)) return absl::OkStatus();
   if (!left.ok()) return Annotate(left, absl::StrCat(text_, ": "));
-  return Annotate(FromPlugin(code, MessageOf(*call)),
+  return Annotate(FromPlugin(code, CallMessage(*call)),
                   absl::StrCat(text_, ": ", plugin_->Record(which).function, ": "));
 }
 

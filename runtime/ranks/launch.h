@@ -6,7 +6,7 @@
 //
 //   PLUMB_ASSIGN_OR_RETURN(const auto launch, Launch::Find(options));
 //   const absl::StatusOr<int> code = Work(launch->ranks());
-//   return launch->End(code.status(), code.ok() ? *code : ExitCodeOf(code.status()));
+//   return launch->End(code.status(), code.ok() ? *code : ToExitCode(code.status()));
 #ifndef PLUMB_RUNTIME_RANKS_LAUNCH_H_
 #define PLUMB_RUNTIME_RANKS_LAUNCH_H_
 

@@ -29,8 +29,8 @@ struct Extreme {
 };
 
 // Returns the extreme of the block of the steps begin + 1 ... end; distance 0 if all are equal.
-Extreme ExtremeOf(const std::vector<const std::vector<double>*>& losses, int64_t begin,
-                  int64_t end) {
+Extreme FindExtreme(const std::vector<const std::vector<double>*>& losses, int64_t begin,
+                    int64_t end) {
   Extreme extreme = {0, 0, begin};
   for (const std::vector<double>* run : losses) {
     const double mean = MeanOfSteps(*run, begin, end);
@@ -70,7 +70,7 @@ std::vector<int64_t> BlockEnds(const std::vector<const std::vector<double>*>& lo
   for (int64_t begin = first; begin < steps - last; begin += length) {
     const int64_t end = std::min(begin + length, steps - last);
     ends.push_back(end);
-    if (end - begin > 1) found.push_back(ExtremeOf(losses, begin, end));
+    if (end - begin > 1) found.push_back(FindExtreme(losses, begin, end));
   }
   for (int64_t step = steps - last + 1; step <= steps; ++step) ends.push_back(step);
   std::stable_sort(found.begin(), found.end(),

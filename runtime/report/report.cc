@@ -52,7 +52,7 @@ Json Rounded(double value, int digits) {
 }
 
 // Returns the version after `name` in "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3".
-std::string VersionOf(absl::string_view name) {
+std::string GetVersion(absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(VersionText(), ", ")) {
     if (absl::ConsumePrefix(&part, absl::StrCat(name, " "))) return std::string(part);
   }
@@ -98,9 +98,9 @@ std::string DataDescription(const std::string& path, absl::string_view descripti
 // Returns everything that determines the numbers. ProvenanceData has where and when they were made.
 Json OriginData(const StudyPlan& plan, const StudyResults& results, HostRuntime* runtime) {
   const TrainingPreview& training = plan.groups.front().training;
-  return {{"plumb", VersionOf("plumb")},
-          {"onednn", VersionOf("oneDNN")},
-          {"kernels", VersionOf("kernels")},
+  return {{"plumb", GetVersion("plumb")},
+          {"onednn", GetVersion("oneDNN")},
+          {"kernels", GetVersion("kernels")},
           {"products", absl::StrJoin(results.Products(), " and ")},
           {"data",
            {{"path", AbsolutePath(plan.study.data())},
@@ -162,8 +162,8 @@ Json IntervalJson(const Interval& interval) {
 }
 
 // Returns the runs of a group that exist.
-std::vector<const RunRecord*> RecordsOf(const StudyPlan& plan, const StudyResults& results,
-                                        size_t group) {
+std::vector<const RunRecord*> GetRecords(const StudyPlan& plan, const StudyResults& results,
+                                         size_t group) {
   std::vector<const RunRecord*> records;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (plan.runs[i].group == group && results.records[i].is_present) {
@@ -257,7 +257,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const PlanGroup& group = plan.groups[i];
     const MeanAndSd& result = results.groups[i].metric[results.judged];
-    const std::vector<const RunRecord*> records = RecordsOf(plan, results, i);
+    const std::vector<const RunRecord*> records = GetRecords(plan, results, i);
     Json settings = Json::object();
     for (const auto& [field, value] : group.settings) settings[field] = value;
     Json json = {{"name", group.name},
@@ -421,7 +421,7 @@ Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
   }
   return {{"command", provenance.command},
           // Commit of the repository that has the first model.
-          {"commit", plan.models.empty() ? "" : GitCommitOf(plan.models.front().file)},
+          {"commit", plan.models.empty() ? "" : FindGitCommit(plan.models.front().file)},
           {"hosts", provenance.hosts},
           {"cpu", ProcessorName()},
           {"threads", provenance.threads},
@@ -434,7 +434,7 @@ Json SecondsPerStep(const StudyPlan& plan, const StudyResults& results) {
   Json seconds = Json::array();
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     seconds.push_back(
-        Rounded(PerStep(RecordsOf(plan, results, i), &RunRecord::seconds_by_step), 4));
+        Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds_by_step), 4));
   }
   return seconds;
 }
@@ -466,7 +466,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"paired", PairedData(plan, results)}};
 }
 
-std::string GitCommitOf(const std::string& file) {
+std::string FindGitCommit(const std::string& file) {
   std::error_code error;
   std::filesystem::path directory = std::filesystem::absolute(file, error).parent_path();
   while (!error && !FileExists((directory / ".git").string())) {

@@ -59,7 +59,7 @@ nlohmann::ordered_json ProvenanceData(const StudyPlan& plan, const StudyResults&
 // Returns the commit that is checked out in the repository of a file, as hexadecimal digits; "" if
 // the file is in none. Changes that are not committed do not matter: a report has the hashes of its
 // files.
-std::string GitCommitOf(const std::string& file);
+std::string FindGitCommit(const std::string& file);
 
 }  // namespace plumb
 

@@ -130,7 +130,7 @@ StudyDivision DivisionOfRank(const StudyRequest& request, const StudyPlan& plan,
   return Divide(threads, mine, memory, ProcessMemoryLimit().available / here);
 }
 
-Communicator* RanksOf(const StudyRequest& request) {
+Communicator* GetRanks(const StudyRequest& request) {
   return request.is_shared() ? request.launch->ranks() : nullptr;
 }
 
@@ -193,14 +193,14 @@ absl::Status TrainPhase(const StudyRequest& request, const StudyPlan& plan,
                         HostRuntime* runtime) {
   if (store) PLUMB_RETURN_IF_ERROR(FetchRuns(plan, *store, host));
   PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
-                         RequirementsOf(plan, runtime->threads()));
+                         ComputeRequirements(plan, runtime->threads()));
   StudyDivision division = requirements.division;
   if (request.is_shared()) {
     auto left = static_cast<int64_t>(requirements.runs - requirements.ended);
     PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
     division = DivisionOfRank(request, plan, left, runtime->threads());
   }
-  const absl::Status trained = TrainRuns(plan, division, RanksOf(request), host);
+  const absl::Status trained = TrainRuns(plan, division, GetRanks(request), host);
   // An interrupted study stores what has ended.
   if (store) PLUMB_RETURN_IF_ERROR(StoreRuns(plan, *store, host));
   return trained;
@@ -226,7 +226,7 @@ absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, Host
   }
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunStore> store, OpenStore(request, host));
   PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
-                         RequirementsOf(*plan, runtime->threads()));
+                         ComputeRequirements(*plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(requirements, *plan));
   PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
   lock->emplace(std::move(opened));
@@ -349,7 +349,7 @@ absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRunti
   int64_t left = 0;
   PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
   const StudyDivision division = DivisionOfRank(request, plan, left, runtime->threads());
-  return TrainRuns(plan, division, RanksOf(request), host);
+  return TrainRuns(plan, division, GetRanks(request), host);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

@@ -17,11 +17,11 @@
 namespace plumb::runs {
 
 // Returns the text, "" for NULL.
-inline std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
+inline std::string GetText(const char* text) { return text == nullptr ? "" : text; }
 
 // Returns an array of `count` texts or pointers. Errors: kInvalidArgument for NULL, also in it.
 template <class To, class From>
-absl::StatusOr<std::vector<To>> ListOf(absl::string_view name, const From* array, size_t count) {
+absl::StatusOr<std::vector<To>> ToList(absl::string_view name, const From* array, size_t count) {
   PLUMB_RETURN_IF_ERROR(capi::CheckSize(absl::StrCat(name, "_count"), count, sizeof(From)));
   if (array == nullptr && count > 0) return capi::NullArgument(name);
   std::vector<To> list;

@@ -47,21 +47,21 @@ absl::StatusOr<TrainRequest> ToRequest(const plumb_run_training& training) {
   if (training.out == nullptr) return capi::NullArgument("out");
   PLUMB_ASSIGN_OR_RETURN(
       const std::vector<std::string> words,
-      ListOf<std::string>("settings", training.settings, training.settings_count));
+      ToList<std::string>("settings", training.settings, training.settings_count));
   PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(words));
   TrainRequest request;
-  request.model_path = TextOf(training.model);
-  request.data_path = TextOf(training.data);
-  request.train_path = TextOf(training.recipe);
+  request.model_path = GetText(training.model);
+  request.data_path = GetText(training.data);
+  request.train_path = GetText(training.recipe);
   request.model_overrides = std::move(settings.model);
   request.train_overrides = std::move(settings.train);
-  request.init = TextOf(training.init);
-  request.out = TextOf(training.out);
+  request.init = GetText(training.init);
+  request.out = GetText(training.out);
   request.resume = training.resume != 0;
   request.probe.every = training.probe_every;
   PLUMB_ASSIGN_OR_RETURN(
       request.probe.points,
-      ListOf<std::string>("probe_points", training.probe_points, training.probe_points_count));
+      ToList<std::string>("probe_points", training.probe_points, training.probe_points_count));
   if (request.probe.every == 0 && !request.probe.points.empty()) {
     request.probe.every = kDefaultProbeInterval;
   }

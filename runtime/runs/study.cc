@@ -27,7 +27,7 @@ class CallingHost : public StudyHost {
     CallingHost host(options);
     PLUMB_ASSIGN_OR_RETURN(host.runtime_, capi::Complete(options.runtime));
     PLUMB_ASSIGN_OR_RETURN(
-        host.norms_, ListOf<const plumb_norm_plugin*>("norms", options.norms, options.norms_count));
+        host.norms_, ToList<const plumb_norm_plugin*>("norms", options.norms, options.norms_count));
     return host;
   }
 
@@ -99,10 +99,10 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, host.CreateRuntime());
   StudyRequest request;
   PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy({study}, {}));
-  request.out = TextOf(options.out);
-  request.store = TextOf(options.store);
+  request.out = GetText(options.out);
+  request.store = GetText(options.store);
   request.overwrite = options.overwrite != 0;
-  request.command = TextOf(options.command);
+  request.command = GetText(options.command);
   return RunStudy(request, timer, &host, runtime.get()).status();
 }
 

@@ -11,7 +11,7 @@ int Position(int index) { return index < 0 ? 0 : index; }
 
 }  // namespace
 
-const textproto::Field& Located::FieldOf(const char* name) const {
+const textproto::Field& Located::GetField(const char* name) const {
   const textproto::Field* field = message_->Type().Find(name);
   PLUMB_CHECK(field != nullptr, "the schema has every field that is looked up");
   return *field;
@@ -20,18 +20,18 @@ const textproto::Field& Located::FieldOf(const char* name) const {
 SourceLocation Located::At(const char* field, int index) const {
   SourceLocation place{file_, 0, 0};
   if (locations_ == nullptr) return place;
-  const textproto::Location location = locations_->At(FieldOf(field), Position(index));
+  const textproto::Location location = locations_->At(GetField(field), Position(index));
   place.line = location.line;
   place.column = location.column;
   return place;
 }
 
-SourceText Located::TextOf(const char* field, int index) const {
-  return {message_->Get<std::string>(FieldOf(field), Position(index)), At(field, index)};
+SourceText Located::GetText(const char* field, int index) const {
+  return {message_->Get<std::string>(GetField(field), Position(index)), At(field, index)};
 }
 
 Located Located::Nested(const char* field, int index) const {
-  const textproto::Field& nested = FieldOf(field);
+  const textproto::Field& nested = GetField(field);
   return Located(file_, message_->GetMessage(nested, Position(index)),
                  locations_ == nullptr ? nullptr : locations_->Nested(nested, Position(index)));
 }

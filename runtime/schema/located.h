@@ -23,14 +23,14 @@ class Located {
   // the file.
   SourceLocation At(const char* field, int index = -1) const;
   // Returns a string field with its location.
-  SourceText TextOf(const char* field, int index = -1) const;
+  SourceText GetText(const char* field, int index = -1) const;
   // Returns a nested message.
   Located Nested(const char* field, int index = -1) const;
 
   const std::string& file() const { return file_; }
 
  private:
-  const textproto::Field& FieldOf(const char* name) const;
+  const textproto::Field& GetField(const char* name) const;
 
   std::string file_;
   const textproto::Message* message_;

@@ -43,7 +43,7 @@ BucketPlan BucketPlan::Of(const ParameterLayout& layout, int ranks) {
   return plan;
 }
 
-int64_t BucketPlan::ElementsOf(int rank) const {
+int64_t BucketPlan::CountElements(int rank) const {
   int64_t elements = 0;
   for (const Bucket& bucket : buckets) {
     if (bucket.owner == rank) elements += bucket.range.size();

@@ -27,7 +27,7 @@ struct BucketPlan {
   // are nearly equal.
   static BucketPlan Of(const ParameterLayout& layout, int ranks);
 
-  int64_t ElementsOf(int rank) const;  // elements that `rank` owns
+  int64_t CountElements(int rank) const;  // elements that `rank` owns
 
   // Returns the buckets in the order in which a pass of `program` completes them, which is the
   // order in which they are sent. The outputs of the program are "grad." and the names of the

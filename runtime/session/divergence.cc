@@ -10,7 +10,7 @@
 
 namespace plumb {
 
-std::string PlaceOf(absl::string_view tensor) {
+std::string GetPlace(absl::string_view tensor) {
   std::vector<std::string> place;
   if (absl::ConsumePrefix(&tensor, "grad.")) place.push_back("backward pass");
   const std::vector<absl::string_view> names = absl::StrSplit(tensor, '.');
@@ -31,7 +31,7 @@ std::string PlaceOf(absl::string_view tensor) {
 
 std::string DescribeNonFinite(const Executable::NonFinite& found) {
   std::vector<std::string> details;
-  if (std::string place = PlaceOf(found.name); !place.empty()) details.push_back(std::move(place));
+  if (std::string place = GetPlace(found.name); !place.empty()) details.push_back(std::move(place));
   if (!found.op.empty()) details.push_back(absl::StrCat("op ", found.op));
   return details.empty() ? found.name
                          : absl::StrCat(found.name, " (", absl::StrJoin(details, "; "), ")");

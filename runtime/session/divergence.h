@@ -13,7 +13,7 @@ namespace plumb {
 // Returns the place of a tensor, from its name: "layers.3.mlp.norm.out" is "layer 3, mlp, slot
 // norm", "grad.layers.3.attention.q" is "backward pass, layer 3, attention". Returns "" for
 // "logits", which is in no layer.
-std::string PlaceOf(absl::string_view tensor);
+std::string GetPlace(absl::string_view tensor);
 
 // Returns "layers.3.mlp.norm.out (layer 3, mlp, slot norm; op norm rms_norm(eps=1e-05)[16])".
 std::string DescribeNonFinite(const Executable::NonFinite& found);

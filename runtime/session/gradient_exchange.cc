@@ -34,7 +34,7 @@ GradientExchange::GradientExchange(Communicator* ranks, BucketPlan plan, std::ve
       units_(units),
       sums_(sums),
       threads_(threads),
-      owned_elements_(plan_.ElementsOf(ranks->rank())),
+      owned_elements_(plan_.CountElements(ranks->rank())),
       states_(plan_.buckets.size()),
       squares_(plan_.buckets.back().end) {
   for (int rank = 0; rank < ranks->size(); ++rank) {
@@ -55,7 +55,7 @@ GradientExchange::GradientExchange(Communicator* ranks, BucketPlan plan, std::ve
 }
 
 int64_t GradientExchange::Bytes(const BucketPlan& plan, int64_t units, int rank, int ranks) {
-  return RemoteNodes(units, rank, ranks) * plan.ElementsOf(rank) * SizeOf(DType::kF32);
+  return RemoteNodes(units, rank, ranks) * plan.CountElements(rank) * SizeOf(DType::kF32);
 }
 
 void GradientExchange::PlanAdditions() {
@@ -93,11 +93,11 @@ float* GradientExchange::Received(size_t bucket, size_t node) const {
          states_[bucket].received;
 }
 
-float* GradientExchange::DataOf(size_t bucket, const Node& node) const {
+float* GradientExchange::GetData(size_t bucket, const Node& node) const {
   return node.rank == me() ? Local(bucket, node.local) : Received(bucket, node.local);
 }
 
-size_t GradientExchange::BytesOf(size_t bucket) const {
+size_t GradientExchange::GetBytes(size_t bucket) const {
   return static_cast<size_t>(plan_.buckets[bucket].range.size() * SizeOf(DType::kF32));
 }
 
@@ -146,7 +146,7 @@ void GradientExchange::StartReceives(size_t bucket) {
   for (const Node& node : nodes_) {
     if (node.rank == me() || !status_.ok()) continue;
     Start(ranks_->StartReceive(node.rank, kTagGradients, Received(bucket, node.local),
-                               BytesOf(bucket)),
+                               GetBytes(bucket)),
           &states_[bucket].receives);
   }
 }
@@ -170,7 +170,7 @@ void GradientExchange::Send(size_t bucket) {
   states_[bucket].is_sent = true;
   if (at.owner == me()) return;
   for (size_t node = 0; node < sums_->nodes().size() && status_.ok(); ++node) {
-    Start(ranks_->StartSend(at.owner, kTagGradients, Local(bucket, node), BytesOf(bucket)),
+    Start(ranks_->StartSend(at.owner, kTagGradients, Local(bucket, node), GetBytes(bucket)),
           &states_[bucket].sends);
   }
 }
@@ -186,8 +186,9 @@ void GradientExchange::Add(size_t bucket) {
   const ElementRange& range = plan_.buckets[bucket].range;
   states_[bucket].is_added = true;
   for (const Addition& addition : additions_) {
-    sums_->AddTo(DataOf(bucket, nodes_[addition.from]), range, threads_,
-                 DataOf(bucket, nodes_[addition.to]), addition.is_last ? squares_.data() : nullptr);
+    sums_->AddTo(GetData(bucket, nodes_[addition.from]), range, threads_,
+                 GetData(bucket, nodes_[addition.to]),
+                 addition.is_last ? squares_.data() : nullptr);
   }
   SendBack(bucket);
 }
@@ -195,7 +196,7 @@ void GradientExchange::Add(size_t bucket) {
 void GradientExchange::SendBack(size_t bucket) {
   for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
     if (rank == me()) continue;
-    Start(ranks_->StartSend(rank, kTagGradientSums, Local(bucket, 0), BytesOf(bucket)),
+    Start(ranks_->StartSend(rank, kTagGradientSums, Local(bucket, 0), GetBytes(bucket)),
           &states_[bucket].sends);
   }
 }
@@ -235,7 +236,7 @@ absl::Status GradientExchange::Finish() {
     const StageTimer timer(profile_, "gradients: waiting");
     WaitAll(&state.sends);
     if (!status_.ok()) continue;
-    Start(ranks_->StartReceive(plan_.buckets[b].owner, kTagGradientSums, Local(b, 0), BytesOf(b)),
+    Start(ranks_->StartReceive(plan_.buckets[b].owner, kTagGradientSums, Local(b, 0), GetBytes(b)),
           &state.receives);
   }
   const StageTimer timer(profile_, "gradients: waiting");

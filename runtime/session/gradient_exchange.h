@@ -88,8 +88,8 @@ class GradientExchange {
              std::vector<Communicator::Transfer>* transfers);
   float* Local(size_t bucket, size_t node) const;
   float* Received(size_t bucket, size_t node) const;
-  float* DataOf(size_t bucket, const Node& node) const;
-  size_t BytesOf(size_t bucket) const;
+  float* GetData(size_t bucket, const Node& node) const;
+  size_t GetBytes(size_t bucket) const;
 
   Communicator* const ranks_;
   const BucketPlan plan_;

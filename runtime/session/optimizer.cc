@@ -34,7 +34,7 @@ std::vector<int64_t> PlaceSecondMoments(const ParameterLayout& layout, const Upd
 }
 
 // Returns the factor of a matrix's learning rate.
-double ScaleOf(const MuonSpec& muon, const Shape& shape) {
+double ComputeScale(const MuonSpec& muon, const Shape& shape) {
   const double out = static_cast<double>(shape[0]), in = static_cast<double>(shape[1]);
   return muon.matches_adamw ? 0.2 * std::sqrt(std::max(out, in))
                             : std::sqrt(std::max(1.0, out / in));
@@ -87,7 +87,7 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
     }
     for (int64_t e = 0; e < parameters[i].count(); ++e) {
       matrices_.push_back({i, e * shape.num_elements(), shape,
-                           static_cast<float>(ScaleOf(plan_.muon, shape)),
+                           static_cast<float>(ComputeScale(plan_.muon, shape)),
                            static_cast<size_t>(update.clip_group)});
     }
   }
@@ -136,7 +136,7 @@ void Optimizer::SumSquares(const Gradients& gradients, int threads) {
   }
 }
 
-double Optimizer::ClipOf(size_t group, const Gradients& gradients) const {
+double Optimizer::ComputeClip(size_t group, const Gradients& gradients) const {
   const double bound = plan_.updates.clips[group];
   const double norm = squares_.size() == 1 ? gradients.norm : std::sqrt(squares_[group]);
   // Like torch.nn.utils.clip_grad_norm_: 1e-6 avoids a division by a tiny norm.
@@ -148,7 +148,7 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
   if (squares_.size() > 1) SumSquares(gradients, threads);
   PLUMB_RETURN_IF_ERROR(UpdateMatrices(gradients, learning_rate, store, threads));
   for (size_t g = 0; g < groups_.size(); ++g) {
-    const double clip = ClipOf(clip_of_group_[g], gradients);
+    const double clip = ComputeClip(clip_of_group_[g], gradients);
     groups_[g].grad_scale = static_cast<float>(clip);
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
@@ -187,7 +187,7 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
     const ParameterUpdate& update = plan_.updates.parameters[matrix.parameter];
     const int64_t begin = layout_.entries[matrix.parameter].begin + matrix.offset;
     const int64_t n = matrix.shape.num_elements();
-    const double clip = ClipOf(matrix.clip_group, gradients);
+    const double clip = ComputeClip(matrix.clip_group, gradients);
     const MuonMomentum momentum = {static_cast<float>(clip),
                                    static_cast<float>(plan_.muon.momentum), plan_.muon.nesterov};
     UpdateMomentum(momentum, gradients.values + begin, n, threads, m_.as<float>() + begin,
@@ -207,11 +207,11 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
   return absl::OkStatus();
 }
 
-std::string Optimizer::NameOf(const StateId& state) const {
+std::string Optimizer::GetName(const StateId& state) const {
   return absl::StrCat(state.is_second ? kSecond : kFirst, layout_.entries[state.parameter].name);
 }
 
-float* Optimizer::DataOf(const StateId& state) const {
+float* Optimizer::GetData(const StateId& state) const {
   return state.is_second ? v_.as<float>() + v_begin_[state.parameter]
                          : m_.as<float>() + layout_.entries[state.parameter].begin;
 }
@@ -219,7 +219,8 @@ float* Optimizer::DataOf(const StateId& state) const {
 std::vector<TensorToWrite> Optimizer::Tensors() const {
   std::vector<TensorToWrite> tensors;
   for (const StateId& state : states_) {
-    tensors.push_back({NameOf(state), F32(layout_.entries[state.parameter].shape), DataOf(state)});
+    tensors.push_back(
+        {GetName(state), F32(layout_.entries[state.parameter].shape), GetData(state)});
   }
   return tensors;
 }
@@ -231,8 +232,8 @@ std::vector<absl::Span<std::byte>> Optimizer::Storage() const {
 absl::Status Optimizer::Read(const SafetensorsFile& file) const {
   PLUMB_RETURN_IF_ERROR(Check(file));
   for (const StateId& state : states_) {
-    const absl::string_view data = file.Find(NameOf(state))->data;
-    std::memcpy(DataOf(state), data.data(), data.size());
+    const absl::string_view data = file.Find(GetName(state))->data;
+    std::memcpy(GetData(state), data.data(), data.size());
   }
   return absl::OkStatus();
 }
@@ -242,7 +243,7 @@ absl::Status Optimizer::Check(const SafetensorsFile& file) const {
     std::vector<WantedTensor> wanted;
     for (const StateId& state : states_) {
       if (state.is_second != is_second) continue;
-      wanted.push_back({NameOf(state), layout_.entries[state.parameter].shape});
+      wanted.push_back({GetName(state), layout_.entries[state.parameter].shape});
     }
     PLUMB_RETURN_IF_ERROR(
         CheckTensorsFit(file, wanted, is_second ? kSecond : kFirst, kOptimizerOfTheRecipe));
@@ -250,13 +251,13 @@ absl::Status Optimizer::Check(const SafetensorsFile& file) const {
   return absl::OkStatus();
 }
 
-std::vector<Optimizer::State> Optimizer::StatesOf(size_t parameter) const {
+std::vector<Optimizer::State> Optimizer::GetStates(size_t parameter) const {
   if (plan_.updates.parameters[parameter].is_frozen) return {};
   const ParameterLayout::Entry& entry = layout_.entries[parameter];
   const int64_t n = entry.end - entry.begin;
-  const float* const m = DataOf({parameter, false});
+  const float* const m = GetData({parameter, false});
   if (UsesMuon(plan_.updates.parameters[parameter])) return {{"Muon's momentum", m, n}};
-  return {{"Adam's first moment", m, n}, {"Adam's second moment", DataOf({parameter, true}), n}};
+  return {{"Adam's first moment", m, n}, {"Adam's second moment", GetData({parameter, true}), n}};
 }
 
 }  // namespace plumb

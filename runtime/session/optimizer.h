@@ -82,7 +82,7 @@ class Optimizer {
     const float* data;
     int64_t n;
   };
-  std::vector<State> StatesOf(size_t parameter) const;  // empty if frozen
+  std::vector<State> GetStates(size_t parameter) const;  // empty if frozen
 
   float* first_moments() const { return m_.as<float>(); }  // in the layout of the gradients
   // Packed second moments of the parameters that AdamW updates.
@@ -103,10 +103,10 @@ class Optimizer {
     size_t clip_group;
   };
   void AddSegment(size_t parameter, const ParameterStore& store);
-  std::string NameOf(const StateId& state) const;
-  float* DataOf(const StateId& state) const;
+  std::string GetName(const StateId& state) const;
+  float* GetData(const StateId& state) const;
   void Normalize(size_t parameter, const ParameterStore& store, int threads) const;
-  double ClipOf(size_t group, const Gradients& gradients) const;
+  double ComputeClip(size_t group, const Gradients& gradients) const;
   void SumSquares(const Gradients& gradients, int threads);
   absl::Status UpdateMatrices(const Gradients& gradients, double learning_rate,
                               const ParameterStore& store, int threads);

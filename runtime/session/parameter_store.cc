@@ -74,8 +74,8 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
   return absl::OkStatus();
 }
 
-std::vector<TensorToRead> TensorsOf(const ParameterLayout& layout, absl::string_view prefix,
-                                    float* buffer) {
+std::vector<TensorToRead> GetTensors(const ParameterLayout& layout, absl::string_view prefix,
+                                     float* buffer) {
   std::vector<TensorToRead> tensors;
   for (const ParameterLayout::Entry& entry : layout.entries) {
     tensors.push_back({absl::StrCat(prefix, entry.name), entry.shape,
@@ -84,8 +84,8 @@ std::vector<TensorToRead> TensorsOf(const ParameterLayout& layout, absl::string_
   return tensors;
 }
 
-std::vector<TensorToRead> TensorsOf(const ParameterStore& store, absl::string_view prefix) {
-  std::vector<TensorToRead> tensors = TensorsOf(store.layout(), prefix, nullptr);
+std::vector<TensorToRead> GetTensors(const ParameterStore& store, absl::string_view prefix) {
+  std::vector<TensorToRead> tensors = GetTensors(store.layout(), prefix, nullptr);
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!store.is_split(i)) tensors[i].to = store.floats(i);
     tensors[i].store = &store;
@@ -98,7 +98,7 @@ std::vector<TensorToRead> TensorsOf(const ParameterStore& store, absl::string_vi
   return tensors;
 }
 
-char* DataOf(const TensorInFile& tensor) {
+char* GetData(const TensorInFile& tensor) {
   // Copy-on-write: writing to the pages does not change the file.
   return const_cast<char*>(tensor.file->content().data()) + tensor.offset;
 }
@@ -107,7 +107,7 @@ char* DataOf(const TensorInFile& tensor) {
 // their plugins may require alignment.
 bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
   if (!parameter.is_matrix() || parameter.role != ParameterSpec::Role::kWeight) return false;
-  return reinterpret_cast<uintptr_t>(DataOf(tensor)) %
+  return reinterpret_cast<uintptr_t>(GetData(tensor)) %
              static_cast<uintptr_t>(SizeOf(tensor.format)) ==
          0;
 }
@@ -189,11 +189,11 @@ std::vector<TensorToWrite> ParameterLayout::Tensors(absl::string_view prefix,
 
 absl::Status ParameterLayout::Read(absl::string_view prefix, const SafetensorsFile& file,
                                    float* buffer) const {
-  return ReadTensors(TensorsOf(*this, prefix, buffer), prefix, file);
+  return ReadTensors(GetTensors(*this, prefix, buffer), prefix, file);
 }
 
 absl::Status ParameterLayout::Check(absl::string_view prefix, const SafetensorsFile& file) const {
-  return CheckTensors(TensorsOf(*this, prefix, nullptr), prefix, file);
+  return CheckTensors(GetTensors(*this, prefix, nullptr), prefix, file);
 }
 
 StateLayout::StateLayout(const std::vector<NormStateSpec>& states) {
@@ -295,7 +295,7 @@ absl::StatusOr<ParameterStore> ParameterStore::MapEach(const std::vector<Paramet
   for (size_t i = 0; i < parameters.size(); ++i) {
     const TensorInFile& tensor = *by_entry[i];
     const int64_t n = layout.entries[i].end - layout.entries[i].begin;
-    char* const data = DataOf(tensor);
+    char* const data = GetData(tensor);
     if (StaysInFile(parameters[i], tensor)) {
       store.at_.push_back(tensor.format == FloatFormat::kF32 ? reinterpret_cast<float*>(data)
                                                              : nullptr);
@@ -414,11 +414,11 @@ std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) con
 }
 
 absl::Status ParameterStore::Read(const SafetensorsFile& file, absl::string_view prefix) const {
-  return ReadTensors(TensorsOf(*this, prefix), prefix, file);
+  return ReadTensors(GetTensors(*this, prefix), prefix, file);
 }
 
 absl::Status ParameterStore::Check(const SafetensorsFile& file, absl::string_view prefix) const {
-  return CheckTensors(TensorsOf(*this, prefix), prefix, file);
+  return CheckTensors(GetTensors(*this, prefix), prefix, file);
 }
 
 absl::Status DrawParameters(const std::vector<ParameterSpec>& parameters,

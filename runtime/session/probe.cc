@@ -91,7 +91,7 @@ void AddComputedPoints(const Graph& graph, const Node& node, const Value& value,
   }
 }
 
-float ElementOf(const TensorType& type, const void* data, size_t i) {
+float GetElement(const TensorType& type, const void* data, size_t i) {
   return type.dtype == DType::kBF16 ? FloatFromBf16(static_cast<const uint16_t*>(data)[i])
                                     : static_cast<const float*>(data)[i];
 }
@@ -107,7 +107,7 @@ void ComputeFigures(const Executable& executable, const Node& node, int threads,
   PLUMB_CHECK(shape.ok(), "the node was checked when it was made");
   const auto data = [&](size_t i) -> const void* {
     const bool is_given = i < node.inputs.size() && node.inputs[i] != kNoValue;
-    return is_given ? executable.DataOf(node.inputs[i]) : nullptr;
+    return is_given ? executable.GetData(node.inputs[i]) : nullptr;
   };
   AttentionOperands operands;
   operands.q = data(0);
@@ -116,7 +116,7 @@ void ComputeFigures(const Executable& executable, const Node& node, int threads,
   operands.sinks = static_cast<const float*>(data(3));
   operands.lengths = static_cast<const int32_t*>(data(4));
   operands.key_bias = static_cast<const float*>(data(5));
-  operands.lse = static_cast<const float*>(executable.DataOf(node.outputs[1]));
+  operands.lse = static_cast<const float*>(executable.GetData(node.outputs[1]));
   const int64_t queries = shape->batch * shape->heads * shape->tokens;
   ComputeAttentionFigures(*shape, operands, threads, figures, figures + queries);
 }
@@ -151,7 +151,7 @@ class Gradients {
   }
 
   // Returns the name of a value's gradient, "" if there is none.
-  std::string NameOf(const std::string& value) const {
+  std::string GetName(const std::string& value) const {
     const std::string gradient = absl::StrCat(kGradientPrefix, value);
     if (optimized_ids_.count(gradient) > 0) return gradient;
     const auto at = forward_ids_.find(value);
@@ -162,7 +162,7 @@ class Gradients {
     const size_t term = static_cast<size_t>(
         std::find(node.inputs.begin(), node.inputs.end(), at->second) - node.inputs.begin());
     if (node.attrs.GetDoubles("coefs")[term] != 1) return "";
-    return NameOf(forward_.value(node.outputs[0]).name);
+    return GetName(forward_.value(node.outputs[0]).name);
   }
 
  private:
@@ -247,7 +247,7 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
   const size_t activations = points.size();
   for (size_t i = 0; i < activations; ++i) {
     if (points[i].reading != Reading::kValue) continue;
-    std::string gradient = gradients.NameOf(points[i].value);
+    std::string gradient = gradients.GetName(points[i].value);
     if (!gradient.empty()) points.push_back({Kind::kGradient, points[i].name, std::move(gradient)});
   }
   for (const ParameterLayout::Entry& entry : ParameterLayout(context.parameters, frozen).entries) {
@@ -313,7 +313,7 @@ Probe::Probe(const std::vector<ProbePoint>& points) {
   slot_stats_.resize(slots_.size());
 }
 
-const Probe::Watch& Probe::WatchOf(const Executable& executable) {
+const Probe::Watch& Probe::FindWatch(const Executable& executable) {
   std::unique_ptr<Watch>& watch = watches_[&executable];
   if (watch != nullptr) return *watch;
   watch = std::make_unique<Watch>();
@@ -367,7 +367,7 @@ void Probe::Begin() {
 }
 
 absl::Status Probe::Run(const Executable& executable, int threads) {
-  const Watch& watch = WatchOf(executable);
+  const Watch& watch = FindWatch(executable);
   return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* /*data*/) {
     ReadValue(executable, watch.values[i], watch.reads[i], threads);
   });
@@ -377,7 +377,7 @@ void Probe::ReadValue(const Executable& executable, ValueId id, const Read& read
   const Graph& graph = executable.graph();
   const Value& value = graph.value(id);
   const Node& node = graph.nodes[static_cast<size_t>(value.producer)];
-  const void* data = executable.DataOf(id);
+  const void* data = executable.GetData(id);
   TensorType type = value.type;
   switch (slots_[read.slot].reading) {
     case Reading::kValue:
@@ -394,7 +394,7 @@ void Probe::ReadValue(const Executable& executable, ValueId id, const Read& read
     case Reading::kProduct:
       for (size_t e = 0; e < read.computed->size(); ++e) {
         float& x = (*read.computed)[e];
-        x = read.is_first ? ElementOf(type, data, e) : ElementOf(type, data, e) - x;
+        x = read.is_first ? GetElement(type, data, e) : GetElement(type, data, e) - x;
       }
       if (read.is_first) return;
       type = F32(type.shape);
@@ -402,8 +402,8 @@ void Probe::ReadValue(const Executable& executable, ValueId id, const Read& read
   }
   const int64_t n = type.num_elements();
   const TensorStats stats = type.dtype == DType::kBF16
-                                ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
-                                : StatsOf(static_cast<const float*>(data), n, threads);
+                                ? ComputeStats(static_cast<const uint16_t*>(data), n, threads)
+                                : ComputeStats(static_cast<const float*>(data), n, threads);
   slot_stats_[read.slot].Add(stats);
   if (observer_ != nullptr) Observe(read.slot, type, data, stats);
 }
@@ -441,9 +441,9 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     ProbeResult::Parameter& parameter = result_.parameters[i];
     if (entry.name != parameter.name) continue;
     const int64_t n = entry.end - entry.begin;
-    parameter.value = parameters.is_split(e) ? StatsOf(parameters.split(e), n, threads)
-                                             : StatsOf(parameters.floats(e), n, threads);
-    parameter.gradient = StatsOf(gradients + entry.begin, n, threads);
+    parameter.value = parameters.is_split(e) ? ComputeStats(parameters.split(e), n, threads)
+                                             : ComputeStats(parameters.floats(e), n, threads);
+    parameter.gradient = ComputeStats(gradients + entry.begin, n, threads);
     if (observer_ != nullptr) {
       const TensorType type = F32(entry.shape);
       observer_({ObservedTensor::Kind::kParameter, &parameter.name, parameter.value, type,

@@ -132,7 +132,7 @@ class Probe {
     std::vector<Read> reads;
   };
   explicit Probe(const std::vector<ProbePoint>& points);
-  const Watch& WatchOf(const Executable& executable);
+  const Watch& FindWatch(const Executable& executable);
   void ReadValue(const Executable& executable, ValueId id, const Read& read, int threads);
   void Observe(size_t slot, const TensorType& type, const void* data, const TensorStats& stats);
 

@@ -87,8 +87,8 @@ absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops,
 namespace {
 
 // Returns a key of everything that a program depends on, besides the runtime.
-std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool gradients,
-                  const OptimizeOptions& optimize) {
+std::string MakeKey(const ModelContext& context, const BuildOptions& options, bool gradients,
+                    const OptimizeOptions& optimize) {
   return absl::StrCat(
       static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ", options.batch,
       " ", options.seq, " ", options.output_logits, options.drop, " ",
@@ -108,8 +108,8 @@ absl::StatusOr<Graph> BuildOptimizedForward(const ModelContext& context,
 
 // Builds or finds the optimized forward pass. A length only determines the shape of the inputs
 // [batch, seq], so one graph serves all lengths, and formulas are evaluated once.
-absl::StatusOr<Graph> ForwardOf(const ModelContext& context, const BuildOptions& options,
-                                const OptimizeOptions& optimize) {
+absl::StatusOr<Graph> BuildForwardGraph(const ModelContext& context, const BuildOptions& options,
+                                        const OptimizeOptions& optimize) {
   // A prompt selects its last token; a single token needs no selection and is a graph of its own.
   const bool takes_last = options.program == Program::kCached && options.seq > 1;
   if (context.cache == nullptr) return BuildOptimizedForward(context, options, optimize);
@@ -122,7 +122,7 @@ absl::StatusOr<Graph> ForwardOf(const ModelContext& context, const BuildOptions&
   };
   PLUMB_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Graph> known,
-      context.cache->forward.Get(KeyOf(context, any_length, false, optimize), build));
+      context.cache->forward.Get(MakeKey(context, any_length, false, optimize), build));
   return WithLength(*known, options.seq);
 }
 
@@ -136,11 +136,11 @@ absl::StatusOr<Graph> WithLength(Graph graph, int64_t seq) {
   std::map<const AttrObject*, std::shared_ptr<const AttrObject>> programs;
   for (Node& node : graph.nodes) {
     if (node.op->name == "program") {
-      std::shared_ptr<const AttrObject>& program = programs[&ProgramOf(node.attrs)];
+      std::shared_ptr<const AttrObject>& program = programs[&GetProgram(node.attrs)];
       if (program == nullptr) {
         std::vector<const TensorType*> inputs;
         for (const ValueId id : node.inputs) inputs.push_back(&graph.value(id).type);
-        PLUMB_ASSIGN_OR_RETURN(program, ProgramOf(node.attrs).WithInputs(inputs));
+        PLUMB_ASSIGN_OR_RETURN(program, GetProgram(node.attrs).WithInputs(inputs));
       }
       node.attrs = Attrs({{"graph", program}});
     }
@@ -155,7 +155,7 @@ absl::StatusOr<Graph> WithLength(Graph graph, int64_t seq) {
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients, const OptimizeOptions& optimize) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(context, options));
-  PLUMB_ASSIGN_OR_RETURN(Graph graph, ForwardOf(context, options, optimize));
+  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildForwardGraph(context, options, optimize));
   if (gradients) {
     PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops, options.frozen));
   }
@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ExecutableCache::Compile(int64_t seq
   }
   PLUMB_ASSIGN_OR_RETURN(
       Compiled program,
-      context_->cache->programs.Get(KeyOf(*context_, options, gradients_, optimize_), compile));
+      context_->cache->programs.Get(MakeKey(*context_, options, gradients_, optimize_), compile));
   return std::make_unique<Executable>(std::move(program));
 }
 

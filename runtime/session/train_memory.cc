@@ -33,21 +33,21 @@ constexpr int64_t kManyElements = int64_t{1} << 19;
 // overflow.
 int64_t BytesOfMicroBatches(const TrainSpec& spec, const UnitRange& units, int64_t seq) {
   constexpr int64_t kMax = int64_t{1} << 60;
-  const int64_t count = MicroBatchesOf(spec, units).size();
+  const int64_t count = GetMicroBatches(spec, units).size();
   const int64_t bytes = Batch::Bytes(spec.batch_size, seq);
   return bytes > kMax / count ? kMax : count * bytes;
 }
 
 }  // namespace
 
-WeightFormat WeightFormatOf(const TrainSpec& spec) {
+WeightFormat GetWeightFormat(const TrainSpec& spec) {
   return spec.dtype == DType::kBF16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
 BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen) {
   BuildOptions options;
   options.program = Program::kTrain;
-  options.weights = WeightFormatOf(spec);
+  options.weights = GetWeightFormat(spec);
   options.batch = spec.unit_rows();
   options.label_smoothing = spec.label_smoothing;
   options.z_loss = spec.z_loss;
@@ -57,7 +57,7 @@ BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>&
   return options;
 }
 
-UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units) {
+UnitRange GetMicroBatches(const TrainSpec& spec, const UnitRange& units) {
   const int64_t parts = spec.units_per_micro_batch();
   return {units.begin / parts, CeilDiv(units.end, parts)};
 }

@@ -20,10 +20,10 @@
 
 namespace plumb {
 
-WeightFormat WeightFormatOf(const TrainSpec& spec);
+WeightFormat GetWeightFormat(const TrainSpec& spec);
 
 // Returns the micro-batches of a step that contain the units `units`.
-UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
+UnitRange GetMicroBatches(const TrainSpec& spec, const UnitRange& units);
 
 // Returns the build options of a unit's training program, without `seq`.
 BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen = {});

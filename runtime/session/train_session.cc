@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kFloatsPerLine = kAlignment / SizeOf(DType::kF32);
 
-std::optional<TokenMasking> MaskingOf(const TrainSpec& spec, int64_t vocab_size) {
+std::optional<TokenMasking> GetMasking(const TrainSpec& spec, int64_t vocab_size) {
   if (!spec.masked_tokens.has_value()) return std::nullopt;
   const MaskedTokensSpec& said = *spec.masked_tokens;
   TokenMasking masking;
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   auto batches = std::make_unique<TrainBatches>(std::move(made));
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0, ranks));
   auto parameters =
-      std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
+      std::make_unique<ParameterStore>(context->parameters, context->states, GetWeightFormat(spec));
   PLUMB_RETURN_IF_ERROR(
       DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters));
   if (ranks != nullptr) {
@@ -161,7 +161,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       schedule_(spec),
       threads_(threads),
       parameters_(*parameters),
-      weights_(*context, WeightFormatOf(spec), parameters_, threads),
+      weights_(*context, GetWeightFormat(spec), parameters_, threads),
       ranks_(ranks),
       range_(ranks == nullptr ? UnitRange{0, spec.num_units()}
                               : UnitsOfRank(spec.num_units(), ranks->rank(), ranks->size())),
@@ -171,9 +171,9 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_unit_(states_before_step_.size()),
       batches_(std::move(batches)),
-      first_micro_batch_(MicroBatchesOf(spec, range_).begin),
+      first_micro_batch_(GetMicroBatches(spec, range_).begin),
       targets_(static_cast<size_t>(spec.num_units())),
-      masking_(MaskingOf(spec, context->model.dims.vocab_size)),
+      masking_(GetMasking(spec, context->model.dims.vocab_size)),
       inputs_(context->model, spec.unit_rows(), batches_->max_seq()),
       random_(kAlignment),
       loss_(kAlignment),
@@ -183,7 +183,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                         : 0),
       executables_(std::move(plan.executables)),
       planned_memory_(plan.memory) {
-  for (int64_t i = 0; i < MicroBatchesOf(spec, range_).size(); ++i) {
+  for (int64_t i = 0; i < GetMicroBatches(spec, range_).size(); ++i) {
     micro_batches_.push_back(batches_->MakeBatch());
   }
   share_.losses.reserve(static_cast<size_t>(spec.num_units()));
@@ -254,7 +254,7 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
           : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
-TrainSession::UnitIds TrainSession::IdsOf(int64_t unit) const {
+TrainSession::UnitIds TrainSession::GetUnitIds(int64_t unit) const {
   const int64_t parts = spec_.units_per_micro_batch();
   const Batch& batch = micro_batches_[static_cast<size_t>(unit / parts - first_micro_batch_)];
   const int64_t n = spec_.unit_rows() * batch.seq, at = unit % parts * n;
@@ -273,7 +273,7 @@ absl::Status TrainSession::FillBatches() {
     ++index;
   }
   for (int64_t unit = range_.begin; unit < range_.end; ++unit) {
-    const absl::Span<const int32_t> targets = IdsOf(unit).targets;
+    const absl::Span<const int32_t> targets = GetUnitIds(unit).targets;
     targets_[static_cast<size_t>(unit)] =
         std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
   }
@@ -296,7 +296,7 @@ absl::Status TrainSession::BeginStep() {
                                         : ": all targets are -1; a step needs one that is not"));
 }
 
-absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
+absl::StatusOr<const Executable*> TrainSession::GetProgram(int64_t seq) {
   const StageTimer timer(profile_, "compiling");
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
   return executables_.Get(seq, bind);
@@ -327,9 +327,9 @@ absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) 
 
 int64_t TrainSession::SetInputs(int64_t unit) {
   const StageTimer timer(profile_, "batches");
-  const UnitIds ids = IdsOf(unit);
+  const UnitIds ids = GetUnitIds(unit);
   inputs_.Set({ids.tokens, ids.positions, ids.targets.data()}, ids.seq);
-  *loss_weight_.as<float>() = static_cast<float>(ShareOf(unit));
+  *loss_weight_.as<float>() = static_cast<float>(ComputeShare(unit));
   SetRandom({spec_.seed, step_, unit * spec_.unit_rows(), batches_->max_seq()}, &random_);
   const StateLayout::Entry* step = parameters_.states().Find(StateName(kStepBuffer));
   if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
@@ -338,7 +338,7 @@ int64_t TrainSession::SetInputs(int64_t unit) {
 
 absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit, bool sends) {
   Unit done = {};
-  PLUMB_ASSIGN_OR_RETURN(done.executable, ProgramOf(SetInputs(unit)));
+  PLUMB_ASSIGN_OR_RETURN(done.executable, GetProgram(SetInputs(unit)));
   CopyStates(parameters_.state_data(), states_before_unit_.as<float>());
   PLUMB_RETURN_IF_ERROR(RunProgram(*done.executable, sends));
   done.loss = static_cast<double>(*loss_.as<float>());
@@ -492,7 +492,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   PLUMB_RETURN_IF_ERROR(RunAllUnits());
   StepResult result;
   for (int64_t unit = 0; unit < spec_.num_units(); ++unit) {
-    result.loss += share_.losses[static_cast<size_t>(unit)] * ShareOf(unit);
+    result.loss += share_.losses[static_cast<size_t>(unit)] * ComputeShare(unit);
   }
   result.tokens = step_targets_;
   const double grad_square = std::accumulate(share_.squares.begin(), share_.squares.end(), 0.0);

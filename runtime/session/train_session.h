@@ -66,7 +66,7 @@ class TrainSession {
                                                               Communicator* ranks = nullptr);
   // Trains the weights of a store of the caller, on `batches` of spec.batch_size rows. `parameters`
   // is called once it is known that a step fits into memory. Its store has the form
-  // WeightFormatOf(spec); the store and `context` must outlive the session. Parameters that the
+  // GetWeightFormat(spec); the store and `context` must outlive the session. Parameters that the
   // recipe normalizes are normalized at once. `reserve`: bytes that must fit into memory too.
   // Errors: as above.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(
@@ -164,17 +164,17 @@ class TrainSession {
     absl::Span<const int32_t> targets;
     int64_t seq;
   };
-  UnitIds IdsOf(int64_t unit) const;
+  UnitIds GetUnitIds(int64_t unit) const;
   // Fills the micro-batches of this rank's units, and counts these units' targets.
   absl::Status FillBatches();
   // Fills the batches of all ranks, and counts the targets of all units. Fails if there are none.
   absl::Status BeginStep();
   // Returns the unit's share of the step: its targets divided by those of the step.
-  double ShareOf(int64_t unit) const {
+  double ComputeShare(int64_t unit) const {
     return static_cast<double>(targets_[static_cast<size_t>(unit)]) /
            static_cast<double>(step_targets_);
   }
-  absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
+  absl::StatusOr<const Executable*> GetProgram(int64_t seq);
   // Runs a unit's program. If `sends`, gradients are sent to other ranks as they are computed.
   absl::Status RunProgram(const Executable& executable, bool sends);
   // Sets the inputs of a unit's program, besides weights. Returns the length of the unit's

@@ -55,7 +55,7 @@ absl::Status TrainSession::CheckFinite() const {
   const auto check = [&](absl::string_view kind, const TensorStats& stats,
                          const std::string& name) {
     if (stats.nonfinite == 0) return absl::OkStatus();
-    const std::string place = PlaceOf(name);
+    const std::string place = GetPlace(name);
     return error(absl::StrCat(kind, name, place.empty() ? "" : absl::StrCat(" (", place, ")")));
   };
   const ParameterLayout& layout = parameters_.layout();
@@ -64,17 +64,18 @@ absl::Status TrainSession::CheckFinite() const {
     const int64_t n = entry.end - entry.begin;
     PLUMB_RETURN_IF_ERROR(check("",
                                 parameters_.is_split(i)
-                                    ? StatsOf(parameters_.split(i), n, threads_)
-                                    : StatsOf(parameters_.floats(i), n, threads_),
+                                    ? ComputeStats(parameters_.split(i), n, threads_)
+                                    : ComputeStats(parameters_.floats(i), n, threads_),
                                 entry.name));
-    for (const Optimizer::State& state : optimizer_.StatesOf(i)) {
+    for (const Optimizer::State& state : optimizer_.GetStates(i)) {
       PLUMB_RETURN_IF_ERROR(check(absl::StrCat(state.what, " of "),
-                                  StatsOf(state.data, state.n, threads_), entry.name));
+                                  ComputeStats(state.data, state.n, threads_), entry.name));
     }
   }
   for (const StateLayout::Entry& entry : parameters_.states().entries) {
-    PLUMB_RETURN_IF_ERROR(check(
-        "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
+    PLUMB_RETURN_IF_ERROR(
+        check("", ComputeStats(parameters_.state_data() + entry.begin, entry.elements, threads_),
+              entry.name));
   }
   return absl::OkStatus();
 }

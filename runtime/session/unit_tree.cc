@@ -7,7 +7,7 @@ namespace plumb {
 namespace {
 
 // Returns the split point of a node [begin, end) of at least two units.
-int64_t MiddleOf(const UnitRange& node) {
+int64_t SplitPoint(const UnitRange& node) {
   int64_t half = 1;
   while (2 * half < node.size()) half *= 2;
   return node.begin + half;
@@ -19,7 +19,7 @@ void AddMaximalNodes(const UnitRange& node, const UnitRange& range, std::vector<
     nodes->push_back(node);
     return;
   }
-  const int64_t middle = MiddleOf(node);
+  const int64_t middle = SplitPoint(node);
   AddMaximalNodes({node.begin, middle}, range, nodes);
   AddMaximalNodes({middle, node.end}, range, nodes);
 }
@@ -40,15 +40,15 @@ struct Stack {
 };
 
 // Returns the stack of the units of `range` that are in `node`.
-Stack StackOf(const UnitRange& node, const UnitRange& range) {
+Stack MakeStack(const UnitRange& node, const UnitRange& range) {
   if (node.end <= range.begin || node.begin >= range.end) return {};
   if (node.begin >= range.begin && node.end <= range.end) {
     const int64_t max = MaxOfWhole(node.size());
     return {node.end == range.end ? max : std::max<int64_t>(max, 1), 1};
   }
-  const int64_t middle = MiddleOf(node);
-  const Stack first = StackOf({node.begin, middle}, range);
-  const Stack second = StackOf({middle, node.end}, range);
+  const int64_t middle = SplitPoint(node);
+  const Stack first = MakeStack({node.begin, middle}, range);
+  const Stack second = MakeStack({middle, node.end}, range);
   return {std::max(first.max, second.left == 0 ? 0 : first.left + second.max),
           first.left + second.left};
 }
@@ -61,7 +61,7 @@ bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right) {
   UnitRange node = {0, units};
   while (!(node == parent)) {
     if (node.size() < 2) return false;
-    const int64_t middle = MiddleOf(node);
+    const int64_t middle = SplitPoint(node);
     if (parent.end <= middle) {
       node.end = middle;
     } else if (parent.begin >= middle) {
@@ -70,7 +70,7 @@ bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right) {
       return false;
     }
   }
-  return MiddleOf(node) == left.end;
+  return SplitPoint(node) == left.end;
 }
 
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range) {
@@ -80,12 +80,12 @@ std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range) {
 }
 
 int64_t CountMaximalNodes(int64_t units, const UnitRange& range) {
-  return range.size() == 0 ? 0 : StackOf({0, units}, range).left;
+  return range.size() == 0 ? 0 : MakeStack({0, units}, range).left;
 }
 
 int64_t SumsToKeep(int64_t units, const UnitRange& range) {
   if (range.size() == 0) return 0;
-  return StackOf({0, units}, range).max;
+  return MakeStack({0, units}, range).max;
 }
 
 }  // namespace plumb

@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<Statement>> ToStatements(const std::vector<std::strin
   }
   for (size_t i = 0; i < lines.size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(Statement statement,
-                           ParseStatement(at.TextOf(field, static_cast<int>(i)), section));
+                           ParseStatement(at.GetText(field, static_cast<int>(i)), section));
     statements.push_back(std::move(statement));
   }
   return statements;
@@ -40,14 +40,14 @@ absl::StatusOr<std::vector<Statement>> ToStatements(const std::vector<std::strin
 // Returns the field's expression, or that of `fallback` if the field is empty.
 absl::StatusOr<Expression> ToExpression(const Located& at, const char* field,
                                         const std::string& fallback) {
-  SourceText text = at.TextOf(field);
+  SourceText text = at.GetText(field);
   if (text.value.empty()) text.value = fallback;
   return ParseExpression(text);
 }
 
 // Returns the field's expression, or nullopt if the field is empty.
 absl::StatusOr<std::optional<Expression>> OptionalExpression(const Located& at, const char* field) {
-  const SourceText text = at.TextOf(field);
+  const SourceText text = at.GetText(field);
   if (text.value.empty()) return std::optional<Expression>();
   PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(text));
   return std::optional<Expression>(std::move(expression));
@@ -194,7 +194,7 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     out.per_head = learned.per_head();
     out.weight_decay = learned.weight_decay();
     for (int k = 0; k < static_cast<int>(learned.index().size()); ++k) {
-      PLUMB_ASSIGN_OR_RETURN(RangeText range, ParseRange(here.TextOf("index", k)));
+      PLUMB_ASSIGN_OR_RETURN(RangeText range, ParseRange(here.GetText("index", k)));
       if (const std::string taken = ReservedAs(range.range.variable); !taken.empty()) {
         return ErrorInText(range.text, range.range.offset,
                            absl::StrCat("\"", range.range.variable, "\" is ", taken,
@@ -363,7 +363,7 @@ absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at) 
     return ErrorAt(at.At("match"), "init: match is missing; it names weights, \"*\" for all");
   }
   PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToUnmatchedInit(message, at, at.At("match")));
-  rule.match = at.TextOf("match");
+  rule.match = at.GetText("match");
   return rule;
 }
 

@@ -120,7 +120,7 @@ class Parser {
     if (Peek().text == "else") {
       return Error("there is no \"else\"; write a second statement, with \"if not\"");
     }
-    const Precedence level = PrecedenceOf(Peek().text);
+    const Precedence level = GetPrecedence(Peek().text);
     const bool condition = level == kComparison || level == kAnd || level == kOr;
     return Error(
         absl::StrCat("expected an operator or the end, not \"", Peek().text, "\"",
@@ -144,14 +144,14 @@ class Parser {
       return false;
     }
     for (;;) {
-      const Precedence level = PrecedenceOf(Peek().text);
+      const Precedence level = GetPrecedence(Peek().text);
       if (level == kPrimary || level < lowest) return true;
       // Chains associate to the left and powers to the right; comparisons do not chain.
       const Precedence right = level == kPower        ? kFactor
                                : level == kComparison ? kSum
                                                       : static_cast<Precedence>(level + 1);
       if (!Operator(Expr::Kind::kBinary, right, out)) return false;
-      if (level == kComparison && PrecedenceOf(Peek().text) == kComparison) {
+      if (level == kComparison && GetPrecedence(Peek().text) == kComparison) {
         return Fail("comparisons do not chain; write \"a < b and b < c\"");
       }
     }

@@ -26,7 +26,7 @@ constexpr const char* kExpertsPoints[] = {"experts.gate", "experts.up", "experts
 constexpr const char* kSharedPoints[] = {"shared.gate", "shared.up", "shared.hidden",
                                          "shared.down"};
 
-const char* KindOf(const SublayerSpec& sublayer) {
+const char* GetKind(const SublayerSpec& sublayer) {
   switch (sublayer.kind) {
     case SublayerSpec::Kind::kAttention:
       return "attention";
@@ -54,11 +54,11 @@ bool SublayerSite::projects(absl::string_view point) const {
 
 bool IsPointOf(const SublayerSpec& sublayer, absl::string_view point, absl::string_view wanted) {
   const std::string last = absl::StrCat(".", LastName(point));
-  return wanted == absl::StrCat(KindOf(sublayer), last) ||
+  return wanted == absl::StrCat(GetKind(sublayer), last) ||
          wanted == absl::StrCat(sublayer.name, last);
 }
 
-std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
+std::vector<const char*> ListPoints(const SublayerSpec& sublayer) {
   if (sublayer.kind == SublayerSpec::Kind::kAttention) {
     std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
     if (!sublayer.attention.decay) points.erase(points.begin() + 5);
@@ -127,7 +127,7 @@ absl::Status UnknownPoint(const InsideSpec& inside, const std::vector<std::strin
 absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site,
                                                    absl::Span<const TensorHandle> inputs,
                                                    AtPoint at_point) {
-  for (const char* point : PointsOf(*site.spec)) {
+  for (const char* point : ListPoints(*site.spec)) {
     PLUMB_RETURN_IF_ERROR(at_point(point, inputs[0]).status());
   }
   return inputs[0];

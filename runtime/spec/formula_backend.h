@@ -212,7 +212,7 @@ class NullBackend : public FormulaBackend {
 
 // Returns the points of a sublayer, in the order of the data: "attention.q", ... Experts have
 // "experts.up", ..., and "shared.up", ... for the shared expert.
-std::vector<const char*> PointsOf(const SublayerSpec& sublayer);
+std::vector<const char*> ListPoints(const SublayerSpec& sublayer);
 inline constexpr char kHeadPoint[] = "head.logits";
 // Returns "q" for "attention.q".
 std::string LastName(absl::string_view point);

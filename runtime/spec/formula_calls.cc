@@ -239,7 +239,7 @@ std::string FormulaEval::NewName(const std::string& wanted) {
   return name;
 }
 
-absl::StatusOr<FormulaEval::Site> FormulaEval::SiteOf(const Expr& expr) {
+absl::StatusOr<FormulaEval::Site> FormulaEval::FindSite(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
   for (size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] >= 0) continue;
@@ -254,7 +254,7 @@ absl::StatusOr<FormulaEval::Site> FormulaEval::SiteOf(const Expr& expr) {
   return Site{name, false};
 }
 
-absl::StatusOr<const NormBinding*> FormulaEval::NormOf(const Expr& expr) const {
+absl::StatusOr<const NormBinding*> FormulaEval::GetNorm(const Expr& expr) const {
   const BlockSpec& block = *scope_.block;
   if (const auto it = block.slots.find(expr.name); it != block.slots.end()) return &it->second;
   if (block.norm.has_value()) return &*block.norm;
@@ -298,10 +298,10 @@ absl::Status FormulaEval::CheckNormInputs(const Expr& expr, const NormBinding& n
 absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr,
                                                 absl::Span<const Quantity> arguments) {
   NormSite site;
-  PLUMB_ASSIGN_OR_RETURN(site.norm, NormOf(expr));
+  PLUMB_ASSIGN_OR_RETURN(site.norm, GetNorm(expr));
   PLUMB_RETURN_IF_ERROR(CheckNormInputs(expr, *site.norm, arguments));
   const Quantity& argument = arguments[0];
-  PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
+  PLUMB_ASSIGN_OR_RETURN(const Site place, FindSite(expr));
   site.name = place.name;
   site.again = place.again;
   site.text = &current_->text;
@@ -337,7 +337,7 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr,
 absl::StatusOr<Quantity> FormulaEval::ApplyLinear(const Expr& expr, const LinearSpec& linear,
                                                   const Quantity& argument) {
   LinearSite site;
-  PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
+  PLUMB_ASSIGN_OR_RETURN(const Site place, FindSite(expr));
   site.name = place.name;
   site.again = place.again;
   site.spec = &linear;

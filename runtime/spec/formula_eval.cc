@@ -17,7 +17,7 @@ namespace {
 // into memory.
 constexpr int64_t kMaxOperations = 4000000;
 
-bool IsTensorOf(const Quantity& value, int64_t width) {
+bool IsTensorOfWidth(const Quantity& value, int64_t width) {
   return value.is_token() && value.width == width;
 }
 
@@ -233,7 +233,7 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
   const int64_t width = !is_point                       ? scope_.model->dims.d_model
                         : scope_.point_may_change_width ? assignment.value.width
                                                         : scope_.channels;
-  if ((becomes_stream || is_point) && !IsTensorOf(assignment.value, width)) {
+  if ((becomes_stream || is_point) && !IsTensorOfWidth(assignment.value, width)) {
     return Error(statement.value, absl::StrCat("\"", name, "\" carries a tensor [batch, seq, ",
                                                width, "]; this is ", TypeName(assignment.value)));
   }
@@ -242,7 +242,7 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
   if (variable.setting < 0 && !variable.read && !variable.value.terms.empty()) {
     return ErrorAtOffset(0, absl::StrCat("\"", name, "\" is replaced before anything reads it"));
   }
-  const bool is_stream_like = IsTensorOf(assignment.value, scope_.model->dims.d_model);
+  const bool is_stream_like = IsTensorOfWidth(assignment.value, scope_.model->dims.d_model);
   variable = {std::move(assignment.value), false, assignment.setting};
   if ((becomes_stream || indexed) && !variable.value.is_number()) {
     TensorHandle& tensor = variable.value.terms[0].tensor;

@@ -140,8 +140,8 @@ class FormulaEval {
   absl::StatusOr<Quantity> TableOfLayer(const Expr& expr, const TokenTable& table,
                                         const std::vector<int64_t>& indices);
   absl::StatusOr<Quantity> LearnedValue(const Expr& expr, const LearnedSpec& learned);
-  absl::StatusOr<std::shared_ptr<const LearnedPlace>> PlaceOf(const Expr& expr,
-                                                              const LearnedSpec& learned);
+  absl::StatusOr<std::shared_ptr<const LearnedPlace>> GetPlace(const Expr& expr,
+                                                               const LearnedSpec& learned);
   // formula_eval.cc
   absl::StatusOr<int64_t> Integer(const Expr& expr, absl::string_view what);
   static std::string StepHint(const Expr& expr);  // hint after "decided when the model is loaded"
@@ -172,10 +172,10 @@ class FormulaEval {
                                absl::Span<const Quantity> arguments) const;
   absl::StatusOr<Quantity> ApplyLinear(const Expr& expr, const LinearSpec& linear,
                                        const Quantity& argument);
-  absl::StatusOr<const NormBinding*> NormOf(const Expr& expr) const;
+  absl::StatusOr<const NormBinding*> GetNorm(const Expr& expr) const;
   absl::StatusOr<Quantity> TensorArgument(const Expr& call, const Expr& argument);
   absl::StatusOr<Quantity> OneTensorArgument(const Expr& expr);
-  absl::StatusOr<Site> SiteOf(const Expr& expr);
+  absl::StatusOr<Site> FindSite(const Expr& expr);
   std::string NewName(const std::string& wanted);
 
   // formula_operators.cc, formula_functions.cc

@@ -32,7 +32,7 @@ std::string ShowCharacter(const std::string& s, size_t i) {
 
 }  // namespace
 
-Precedence PrecedenceOf(const std::string& op) {
+Precedence GetPrecedence(const std::string& op) {
   if (op == "or") return kOr;
   if (op == "and") return kAnd;
   if (op == "+" || op == "-") return kSum;

@@ -23,7 +23,7 @@ struct FormulaToken {
 enum Precedence { kOr, kAnd, kNot, kComparison, kSum, kTerm, kFactor, kPower, kPrimary };
 
 // Returns kPrimary for anything but a binary operator.
-Precedence PrecedenceOf(const std::string& binary_operator);
+Precedence GetPrecedence(const std::string& binary_operator);
 
 // Splits a formula into tokens, of which the last is kEnd. Errors: kInvalidArgument with location,
 // text and caret.

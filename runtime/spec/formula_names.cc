@@ -190,7 +190,7 @@ absl::StatusOr<Quantity> FormulaEval::LearnedValue(const Expr& expr, const Learn
                                           "[", absl::StrJoin(indices, ", "), "]"));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
-  PLUMB_ASSIGN_OR_RETURN(const auto place, PlaceOf(expr, learned));
+  PLUMB_ASSIGN_OR_RETURN(const auto place, GetPlace(expr, learned));
   LearnedSite site{place, 0};
   for (size_t k = 0; k < indices.size(); ++k) {
     const int64_t i = indices[k] - place->firsts[k];
@@ -205,7 +205,7 @@ absl::StatusOr<Quantity> FormulaEval::LearnedValue(const Expr& expr, const Learn
   return Quantity::Tensor(backend_->Learned(site), place->width, Quantity::Level::kVector);
 }
 
-absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::PlaceOf(
+absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::GetPlace(
     const Expr& expr, const LearnedSpec& learned) {
   int64_t width = learned.per_channel ? scope_.channels : 1;
   if (learned.per_head) {

@@ -10,7 +10,7 @@ namespace plumb {
 namespace {
 
 Precedence PrecedenceOfExpr(const Expr& expr) {
-  if (expr.kind == Expr::Kind::kBinary) return PrecedenceOf(expr.name);
+  if (expr.kind == Expr::Kind::kBinary) return GetPrecedence(expr.name);
   if (expr.kind == Expr::Kind::kUnary) return expr.name == "not" ? kNot : kFactor;
   return kPrimary;
 }

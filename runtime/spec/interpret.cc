@@ -85,7 +85,7 @@ class Walk {
       has_attention = has_attention || sublayer.kind == SublayerSpec::Kind::kAttention;
       has_linear_attention =
           has_linear_attention || sublayer.kind == SublayerSpec::Kind::kLinearAttention;
-      for (const char* point : PointsOf(sublayer)) {
+      for (const char* point : ListPoints(sublayer)) {
         if (IsPointOf(sublayer, point, inside.point)) return absl::OkStatus();
         own.push_back(absl::StrCat(sublayer.name, ".", LastName(point)));
       }
@@ -430,7 +430,7 @@ class Walk {
   }
 
   // Returns the slots named in a block's formulas. Conditions are ignored.
-  static std::set<std::string> SlotsOf(const BlockSpec& block) {
+  static std::set<std::string> CollectSlots(const BlockSpec& block) {
     const PlacementSpec& p = *block.placement;
     std::set<std::string> names;
     for (const auto* section : {&p.begin, &p.each, &p.block, &p.end}) {
@@ -451,7 +451,7 @@ class Walk {
   absl::Status CheckSlots() const {
     std::map<const PlacementSpec*, std::set<std::string>> slots_of;
     for (const auto& block : model_.layers) {
-      const std::set<std::string> slots = SlotsOf(*block);
+      const std::set<std::string> slots = CollectSlots(*block);
       slots_of[block->placement.get()].insert(slots.begin(), slots.end());
       for (const auto& [slot, binding] : block->slots) {
         if (slots.count(slot) > 0) continue;

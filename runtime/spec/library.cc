@@ -26,7 +26,7 @@ constexpr size_t kMaxExtendsDepth = 64;
 
 // Returns the path of an import: "./lib.pbtxt" is shown as the user wrote it, "lib.pbtxt".
 std::string ImportPath(const std::string& importer, const std::string& import) {
-  const std::string directory = DirectoryOf(importer);
+  const std::string directory = ParentDirectory(importer);
   return directory == "." ? import : JoinPath(directory, import);
 }
 
@@ -157,7 +157,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
   for (const std::string& directory : shipped_) {
     std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
     if (!FileExists(path)) {
-      path = JoinPath(DirectoryOf(directory), absl::StrCat("adapters/", name, ".pbtxt"));
+      path = JoinPath(ParentDirectory(directory), absl::StrCat("adapters/", name, ".pbtxt"));
     }
     if (!IsPlainName(name) || !FileExists(path)) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));

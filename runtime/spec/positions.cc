@@ -83,12 +83,12 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
   RopeScaling scaling;
   scaling.place = place;
   if (!message.when().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(scaling.when, ParseExpression(at.TextOf("when")));
+    PLUMB_ASSIGN_OR_RETURN(scaling.when, ParseExpression(at.GetText("when")));
   }
   switch (message.kind_case()) {
     case v1::RopeScaling::kLinear: {
       scaling.kind = RopeScaling::Kind::kLinear;
-      PLUMB_ASSIGN_OR_RETURN(scaling.linear, ParseExpression(at.TextOf("linear")));
+      PLUMB_ASSIGN_OR_RETURN(scaling.linear, ParseExpression(at.GetText("linear")));
       return scaling;
     }
     case v1::RopeScaling::kLlama3:
@@ -171,16 +171,16 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
   }
   spec.offset = message.offset();
   if (!message.alibi_scale().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.alibi_scale, ParseExpression(at.TextOf("alibi_scale")));
+    PLUMB_ASSIGN_OR_RETURN(spec.alibi_scale, ParseExpression(at.GetText("alibi_scale")));
   }
   if (!message.rope_base().empty() && message.rope_theta() != 0) {
     return ErrorAt(at.At("rope_base"), "rope_base: rope_theta is there too; give one of the two");
   }
   if (!message.rope_base().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.rope_base, ParseExpression(at.TextOf("rope_base")));
+    PLUMB_ASSIGN_OR_RETURN(spec.rope_base, ParseExpression(at.GetText("rope_base")));
   }
   if (!message.rope_dims().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.rope_dims, ParseExpression(at.TextOf("rope_dims")));
+    PLUMB_ASSIGN_OR_RETURN(spec.rope_dims, ParseExpression(at.GetText("rope_dims")));
   }
   spec.rope_interleaved = message.rope_interleaved();
   for (int i = 0; i < message.rope_scaling_size(); ++i) {

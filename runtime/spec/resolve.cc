@@ -156,7 +156,7 @@ class Resolver {
     }
     ScalarScope scope;
     scope.dims = &dims;
-    PLUMB_ASSIGN_OR_RETURN(const Expression d_ff, ParseExpression(at_.TextOf("d_ff")));
+    PLUMB_ASSIGN_OR_RETURN(const Expression d_ff, ParseExpression(at_.GetText("d_ff")));
     PLUMB_ASSIGN_OR_RETURN(dims.d_ff, EvaluateHiddenWidth(d_ff, scope));
     return absl::OkStatus();
   }
@@ -201,7 +201,7 @@ class Resolver {
     }
     if (!message_.embedding_scale().empty()) {
       PLUMB_ASSIGN_OR_RETURN(model_.embedding_scale,
-                             ParseExpression(at_.TextOf("embedding_scale")));
+                             ParseExpression(at_.GetText("embedding_scale")));
     }
     return absl::OkStatus();
   }

@@ -159,11 +159,11 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
   }
   PLUMB_ASSIGN_OR_RETURN(numbers.score_cap, NotNegative(spec.score_cap, "score_cap",
                                                         "a bound above 0, or 0 for none", scope));
-  constexpr char kWhat[] = "a whole number of tokens from 1 on, or 0 for all of them";
-  PLUMB_ASSIGN_OR_RETURN(const double window, NotNegative(spec.window, "window", kWhat, scope));
+  constexpr char kExpected[] = "a whole number of tokens from 1 on, or 0 for all of them";
+  PLUMB_ASSIGN_OR_RETURN(const double window, NotNegative(spec.window, "window", kExpected, scope));
   if (window != std::floor(window)) {
     return ErrorIn(*spec.window,
-                   absl::StrCat("window: ", window, scope.Where(), " must be ", kWhat));
+                   absl::StrCat("window: ", window, scope.Where(), " must be ", kExpected));
   }
   const double context = static_cast<double>(scope.dims->context_length);
   numbers.window = window < context ? static_cast<int64_t>(window) : 0;

@@ -163,7 +163,7 @@ std::string TakenBy(const std::string& name) {
   if (IsScalarFunction(name)) return "a function";
   if (name == "fan_in" || name == "fan_out") return "a scalar of the tensor";
   for (const RuleField field : kRuleFields) {
-    if (name == DefaultNameOf(field)) return absl::StrCat("the recipe's ", NameOf(field));
+    if (name == GetDefaultName(field)) return absl::StrCat("the recipe's ", GetName(field));
   }
   return "";
 }
@@ -171,7 +171,7 @@ std::string TakenBy(const std::string& name) {
 absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
                                  const SourceLocation& place) {
   TrainRule rule;
-  rule.match = at.TextOf("match");
+  rule.match = at.GetText("match");
   if (rule.match.value.empty()) {
     return ErrorAt(place, "rule: match is missing; it names parameters, \"*\" for all");
   }
@@ -186,9 +186,9 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
   };
   if (rule.freezes && rule.optimizer.has_value()) return excluded("optimizer");
   for (const RuleField field : kRuleFields) {
-    const SourceText text = at.TextOf(NameOf(field));
+    const SourceText text = at.GetText(GetName(field));
     if (text.value.empty()) continue;
-    if (rule.freezes) return excluded(NameOf(field));
+    if (rule.freezes) return excluded(GetName(field));
     PLUMB_ASSIGN_OR_RETURN(rule.fields[static_cast<size_t>(field)], ParseExpression(text));
   }
   return rule;
@@ -198,7 +198,7 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
 template <class Message>
 absl::Status AddLets(const Message& message, const Located& at, std::vector<Statement>* lets) {
   for (int i = 0; i < message.let_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(Statement let, ParseStatement(at.TextOf("let", i), "let"));
+    PLUMB_ASSIGN_OR_RETURN(Statement let, ParseStatement(at.GetText("let", i), "let"));
     if (let.condition.has_value()) {
       return ErrorInText(let.text, let.condition->offset, "a let has no condition");
     }
@@ -233,7 +233,7 @@ absl::Status AddRules(const Message& message, const Located& at, TrainSpec* spec
                      "normalize: match is missing; it names matrices, \"*\" for all");
     }
     spec->normalize.push_back(
-        {at.Nested("normalize", i).TextOf("match"), normalize.axis() == v1::Normalize::OUT});
+        {at.Nested("normalize", i).GetText("match"), normalize.axis() == v1::Normalize::OUT});
   }
   return absl::OkStatus();
 }
@@ -251,7 +251,7 @@ absl::Status ReadImport(const std::string& name, const Located& at, int index, I
   const SourceLocation place = at.At("import", index);
   std::string text;
   if (absl::EndsWith(name, ".pbtxt")) {
-    const std::string directory = DirectoryOf(at.file());
+    const std::string directory = ParentDirectory(at.file());
     import->path = directory == "." || name[0] == '/' ? name : JoinPath(directory, name);
     absl::StatusOr<std::string> read = ReadFile(import->path, kMaxTextBytes);
     if (!read.ok()) return ErrorAt(place, absl::StrCat("import: ", read.status().message()));
@@ -304,7 +304,7 @@ absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon
   }
   for (const auto& [name, expression] : {std::pair("learning_rate", &muon->learning_rate),
                                          std::pair("weight_decay", &muon->weight_decay)}) {
-    const SourceText text = at.TextOf(name);
+    const SourceText text = at.GetText(name);
     if (text.value.empty()) continue;
     PLUMB_ASSIGN_OR_RETURN(*expression, ParseExpression(text));
   }
@@ -422,13 +422,13 @@ std::string CompleteText(const TrainSpec& s, const v1::Train& said) {
 
 }  // namespace
 
-const char* NameOf(RuleField field) {
+const char* GetName(RuleField field) {
   constexpr const char* kNames[] = {"learning_rate", "weight_decay", "beta1",
                                     "beta2",         "eps",          "clip"};
   return kNames[static_cast<size_t>(field)];
 }
 
-const char* DefaultNameOf(RuleField field) {
+const char* GetDefaultName(RuleField field) {
   constexpr const char* kNames[] = {"lr", "wd", "beta1", "beta2", "eps", ""};
   return kNames[static_cast<size_t>(field)];
 }

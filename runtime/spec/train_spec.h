@@ -29,10 +29,10 @@ inline constexpr RuleField kRuleFields[] = {RuleField::kLearningRate, RuleField:
 inline constexpr size_t kNumRuleFields = 6;
 
 // Returns the name in the schema: "learning_rate".
-const char* NameOf(RuleField field);
+const char* GetName(RuleField field);
 // Returns the name by which the field's expression refers to the recipe's value: "lr"; "" for
 // kClip.
-const char* DefaultNameOf(RuleField field);
+const char* GetDefaultName(RuleField field);
 
 enum class OptimizerKind { kAdamW, kMuon };
 enum class TensorClass { kAll, kMatrices, kVectors };

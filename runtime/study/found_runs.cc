@@ -86,7 +86,7 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
 }
 
 // Adds the runs of a path.
-absl::Status AddRunsOf(const std::string& path, std::vector<FoundRun>* runs) {
+absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) {
   std::vector<std::string> directories;
   if (IsRunDirectory(path)) {
     directories = {path};
@@ -235,7 +235,7 @@ class Arranger {
   }
 
   // Returns the first run of a group, or null.
-  const FoundRun* FirstOf(size_t model, size_t cell) const {
+  const FoundRun* FindFirst(size_t model, size_t cell) const {
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (models_of_runs_[i] == model && values_of_runs_[i] == plan_.cells[cell]) return &runs_[i];
     }
@@ -249,7 +249,7 @@ class Arranger {
     group.settings = plan_.cells[cell];
     group.unigram_entropies.assign(plan_.seeds.size(), kNaN);
     if (plan_.models.size() == model) plan_.models.push_back({"", "", {}, {}, "", ""});
-    if (const FoundRun* const run = FirstOf(model, cell); run != nullptr) {
+    if (const FoundRun* const run = FindFirst(model, cell); run != nullptr) {
       PLUMB_RETURN_IF_ERROR(Describe(*run, &group));
     }
     const PlanModel& named = plan_.models[model];
@@ -373,7 +373,7 @@ class Arranger {
 
 absl::StatusOr<FoundRuns> FindRuns(const std::vector<std::string>& paths, HostRuntime* runtime) {
   std::vector<FoundRun> runs;
-  for (const std::string& path : paths) PLUMB_RETURN_IF_ERROR(AddRunsOf(path, &runs));
+  for (const std::string& path : paths) PLUMB_RETURN_IF_ERROR(AddFoundRuns(path, &runs));
   if (runs.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(absl::StrJoin(paths, ", "), ": no run has begun"));

@@ -116,8 +116,8 @@ class Planner {
 
  private:
   // Returns the value of a grid's field in a model or a cell.
-  static std::string ValueOf(const std::string& field, const PlanModel& model,
-                             const Overrides& cell) {
+  static std::string GetValue(const std::string& field, const PlanModel& model,
+                              const Overrides& cell) {
     for (const Overrides* values : {&model.values, &cell}) {
       for (const auto& [name, value] : *values) {
         if (name == field) return value;
@@ -214,7 +214,7 @@ class Planner {
     }
     for (size_t a = 0; a < plan_.study.grid().size(); ++a) {
       const std::string& field = plan_.study.grid()[a].field();
-      const std::string value = ValueOf(field, model, plan_.cells[group->cell]);
+      const std::string value = GetValue(field, model, plan_.cells[group->cell]);
       group->settings.emplace_back(field, value);
       PLUMB_RETURN_IF_ERROR(Apply(places_.grid_places[a], field, value, &spec, group));
     }
@@ -223,7 +223,7 @@ class Planner {
     }
     PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group->train_overrides));
     group->training = *training;
-    if (VocabSizeOf(spec) == 0) {
+    if (GetVocabSize(spec) == 0) {
       PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
     }
     PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(spec.Text()));
@@ -365,8 +365,8 @@ std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
   return warnings;
 }
 
-RunIdentity IdentityOf(const v1::Study& study, const PlanGroup& group, const std::string& init,
-                       uint64_t seed) {
+RunIdentity MakeIdentity(const v1::Study& study, const PlanGroup& group, const std::string& init,
+                         uint64_t seed) {
   RunInputs inputs;
   inputs.model = group.text;
   inputs.recipe = group.training.train_text;
@@ -382,7 +382,7 @@ RunIdentity IdentityOf(const v1::Study& study, const PlanGroup& group, const std
 
 // Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
 // the address space in the C library.
-constexpr int64_t kBesideSteps = int64_t{64} << 20;
+constexpr int64_t kRunOverheadBytes = int64_t{64} << 20;
 
 }  // namespace
 
@@ -407,7 +407,7 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
   const v1::Study& study = placed.fields;
   StudyPlan plan;
   plan.study = study;
-  plan.seeds = SeedsOf(study);
+  plan.seeds = GetSeeds(study);
   plan.out = out;
   Planner planner(placed, &plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
@@ -422,7 +422,7 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
     for (uint64_t seed : plan.seeds) {
       plan.runs.push_back({group, seed,
                            absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed),
-                           IdentityOf(study, plan.groups[group], init, seed)});
+                           MakeIdentity(study, plan.groups[group], init, seed)});
     }
   }
   // Which cells are the best is not known yet; the first ones have as many runs.
@@ -522,14 +522,14 @@ std::string StudyPlan::StudyText() const {
 
 StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available) {
   int64_t workers = std::min<int64_t>(threads, static_cast<int64_t>(runs));
-  if (memory > 0) workers = std::min(workers, available / 4 * 3 / (memory + kBesideSteps));
+  if (memory > 0) workers = std::min(workers, available / 4 * 3 / (memory + kRunOverheadBytes));
   StudyDivision division;
   division.workers = static_cast<int>(std::max<int64_t>(1, workers));
   division.threads = std::max(1, threads / division.workers);
   return division;
 }
 
-absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int threads) {
+absl::StatusOr<StudyRequirements> ComputeRequirements(const StudyPlan& plan, int threads) {
   StudyRequirements out;
   out.memory_limit = ProcessMemoryLimit();
   int64_t memory = 0;

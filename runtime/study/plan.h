@@ -71,7 +71,7 @@ struct PlanRun {
 
 struct StudyPlan {
   v1::Study study;
-  std::vector<uint64_t> seeds;  // SeedsOf(study)
+  std::vector<uint64_t> seeds;  // GetSeeds(study)
   std::string out;
   std::vector<PlanModel> models;
   std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
@@ -144,7 +144,7 @@ struct StudyRequirements {
 };
 
 // Returns what the runs that have not ended need. Errors: failures of the file system.
-absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int threads);
+absl::StatusOr<StudyRequirements> ComputeRequirements(const StudyPlan& plan, int threads);
 
 // Fails with kResourceExhausted if the disk is too small. MakePlan has already checked the memory.
 absl::Status CheckFits(const StudyRequirements& requirements, const StudyPlan& plan);

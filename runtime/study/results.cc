@@ -65,11 +65,11 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
 }
 
 // Returns the index of a group's run with the k-th seed. The runs of a group are in seed order.
-size_t RunOf(const StudyPlan& plan, size_t group, size_t k) {
+size_t RunIndex(const StudyPlan& plan, size_t group, size_t k) {
   return group * plan.seeds.size() + k;
 }
 
-size_t GroupOf(const StudyPlan& plan, size_t model, size_t cell) {
+size_t GroupIndex(const StudyPlan& plan, size_t model, size_t cell) {
   return model * plan.cells.size() + cell;
 }
 
@@ -79,7 +79,8 @@ Comparison CompareInCells(const StudyPlan& plan, const StudyResults& results,
   std::vector<std::vector<std::optional<RunValue>>> values(plan.models.size());
   for (size_t model = 0; model < plan.models.size(); ++model) {
     for (size_t k = first; k < plan.seeds.size(); ++k) {
-      const RunFigures& run = results.runs[RunOf(plan, GroupOf(plan, model, cells[model]), k)];
+      const RunFigures& run =
+          results.runs[RunIndex(plan, GroupIndex(plan, model, cells[model]), k)];
       const std::optional<double>& value = run.metric[metric];
       values[model].push_back(value ? std::optional(RunValue{*value, run.collapsed})
                                     : std::nullopt);
@@ -125,7 +126,7 @@ size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model
     std::vector<double> losses;
     for (size_t k = 0; k < chosen_with; ++k) {
       const auto& value =
-          results.runs[RunOf(plan, GroupOf(plan, model, cell), k)].metric[results.judged];
+          results.runs[RunIndex(plan, GroupIndex(plan, model, cell), k)].metric[results.judged];
       if (value) losses.push_back(*value);
     }
     const std::pair<size_t, double> own(chosen_with - losses.size(),

@@ -83,7 +83,7 @@ class Pool {
 };
 
 // Returns "layers.3" for "layers.3.mlp.up.weight"; "" for a tensor outside the layers.
-absl::string_view LayerOf(absl::string_view name) {
+absl::string_view GetLayer(absl::string_view name) {
   if (!absl::StartsWith(name, "layers.")) return "";
   const size_t dot = name.find('.', 7);
   int64_t index = 0;
@@ -94,7 +94,7 @@ absl::string_view LayerOf(absl::string_view name) {
 }
 
 // Returns true if a kind is of the tensor `name`. The residual stream is that of the whole layer.
-bool IsOf(const ProbeKind& kind, absl::string_view name, absl::string_view layer) {
+bool AppliesTo(const ProbeKind& kind, absl::string_view name, absl::string_view layer) {
   const absl::string_view suffix = kind.suffix;
   if (suffix == ".residual")
     return name.size() == layer.size() + suffix.size() && absl::EndsWith(name, suffix);
@@ -139,18 +139,18 @@ class ProbeParser {
       probes.steps.push_back(step);
       for (const auto& [name, pool] : pools) names.insert(name);
     }
-    for (const auto& name : names) probes.series.push_back(SeriesOf(name));
+    for (const auto& name : names) probes.series.push_back(MakeSeries(name));
     return probes;
   }
 
  private:
   void AddTensor(absl::string_view section, const std::string& name, const Json& figures,
                  StepPools* pools) {
-    const std::string layer(LayerOf(name));
+    const std::string layer(GetLayer(name));
     if (layer.empty() || !figures.is_object()) return;
     for (size_t kind = 0; kind < std::size(kProbeKinds); ++kind) {
       const ProbeKind& rule = kProbeKinds[kind];
-      if (section != rule.section || !IsOf(rule, name, layer)) continue;
+      if (section != rule.section || !AppliesTo(rule, name, layer)) continue;
       const auto figure = figures.find(rule.field);
       if (figure == figures.end()) continue;
       // The layers keep the order of the file.
@@ -160,7 +160,7 @@ class ProbeParser {
     }
   }
 
-  ProbeSeries SeriesOf(const std::pair<size_t, std::string>& name) const {
+  ProbeSeries MakeSeries(const std::pair<size_t, std::string>& name) const {
     const ProbeKind& rule = kProbeKinds[name.first];
     ProbeSeries series;
     series.name = name.second;
@@ -213,7 +213,7 @@ std::vector<double> ValuesAt(const std::vector<const RunProbes*>& runs, absl::st
 }
 
 // Returns the first series of each kind. A run that diverged may lack some.
-std::vector<const ProbeSeries*> KindsOf(const std::vector<const RunProbes*>& probes) {
+std::vector<const ProbeSeries*> CollectKinds(const std::vector<const RunProbes*>& probes) {
   std::vector<const ProbeSeries*> kinds;
   std::set<std::string> names;
   for (const RunProbes* one : probes) {
@@ -249,7 +249,7 @@ RunProbes MeanProbes(const std::vector<const RunProbes*>& runs) {
     if (run->layers.size() > mean.layers.size()) mean.layers = run->layers;
   }
   mean.steps.assign(steps.begin(), steps.end());
-  for (const ProbeSeries* kind : KindsOf(runs)) {
+  for (const ProbeSeries* kind : CollectKinds(runs)) {
     ProbeSeries series = {kind->name, kind->is_log, kind->is_largest, {}};
     for (const int64_t step : mean.steps) {
       std::vector<double> row;

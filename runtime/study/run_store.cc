@@ -137,7 +137,7 @@ absl::StatusOr<RunStore> RunStore::Open(const std::string& directory) {
   return store;
 }
 
-std::string RunStore::PathOf(absl::string_view hash) const {
+std::string RunStore::GetPath(absl::string_view hash) const {
   return absl::StrCat(directory_, "/", hash.substr(0, 2), "/", hash.substr(2));
 }
 
@@ -166,7 +166,7 @@ absl::Status RunStore::Remove(const std::string& entry) const {
 }
 
 absl::StatusOr<bool> RunStore::Fetch(absl::string_view hash, const std::string& run) const {
-  const std::string entry = PathOf(hash);
+  const std::string entry = GetPath(hash);
   if (!FileExists(JoinPath(entry, kEntryFile))) return false;
   PLUMB_ASSIGN_OR_RETURN(IncomingRun incoming, IncomingRun::Begin(run));
   const absl::Status copied = CopyEntry(entry, hash, &incoming);
@@ -184,7 +184,7 @@ absl::Status RunStore::Put(const std::string& run) const {
   PLUMB_ASSIGN_OR_RETURN(const std::string run_json, ReadFile(RunJsonPath(run), kMaxStateBytes));
   PLUMB_ASSIGN_OR_RETURN(const auto identity, RunIdentity::FromRunJson(run_json));
   if (!identity.has_value() || !identity->UnknownPart().empty()) return absl::OkStatus();
-  const std::string entry = PathOf(identity->Hash());
+  const std::string entry = GetPath(identity->Hash());
   if (FileExists(JoinPath(entry, kEntryFile))) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<OwnDirectory> own,
                          OwnDirectory::Make(IncomingDirectory()));
@@ -200,7 +200,7 @@ absl::Status RunStore::Put(const std::string& run) const {
   }
   PLUMB_RETURN_IF_ERROR(copy.Add(kEntryFile, Json{{"files", hashes}}.dump()));
   PLUMB_RETURN_IF_ERROR(copy.Finish());
-  PLUMB_RETURN_IF_ERROR(MakeDirectories(DirectoryOf(entry)));
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(ParentDirectory(entry)));
   // Another process may store the same run at the same time; the first rename wins. Remains of an
   // incomplete entry are replaced.
   for (const bool is_retry : {false, true}) {

@@ -33,7 +33,7 @@ class RunStore {
 
  private:
   explicit RunStore(std::string directory) : directory_(std::move(directory)) {}
-  std::string PathOf(absl::string_view hash) const;
+  std::string GetPath(absl::string_view hash) const;
   std::string IncomingDirectory() const;
   absl::Status RemoveRemains() const;
   // Moves an entry out of the way and deletes it.

@@ -106,7 +106,7 @@ bool IsStudy(const std::string& path) {
   return text.ok() && LikelyFileKind(FileKind::kModel, *text) == FileKind::kStudy;
 }
 
-absl::StatusOr<Study> StudyOf(const std::vector<std::string>& files) {
+absl::StatusOr<Study> BuildStudy(const std::vector<std::string>& files) {
   if (files.size() == 1 && IsStudy(files.front())) return ReadStudy(files.front());
   Study study;
   for (const std::string& file : files) {
@@ -161,12 +161,14 @@ absl::Status AddSeed(const std::string& word, std::vector<uint64_t>* seeds) {
 }
 
 // Returns "pre" for "models/pre.pbtxt".
-std::string StemOf(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+std::string FileStem(const std::string& file) {
+  return std::filesystem::path(file).stem().string();
+}
 
 absl::Status SetBaseline(const std::string& baseline, v1::Study* study) {
   std::vector<std::string> models = study->model();
   const auto found = std::find_if(models.begin(), models.end(), [&](const std::string& file) {
-    return file == baseline || StemOf(file) == baseline;
+    return file == baseline || FileStem(file) == baseline;
   });
   if (found != models.end()) {
     std::rotate(models.begin(), found, found + 1);
@@ -188,7 +190,7 @@ absl::Status SetBaseline(const std::string& baseline, v1::Study* study) {
     for (const v1::Grid& each : grid) *study->add_grid() = each;
     return absl::OkStatus();
   }
-  for (const std::string& file : models) names.push_back(StemOf(file));
+  for (const std::string& file : models) names.push_back(FileStem(file));
   return absl::InvalidArgumentError(
       absl::StrCat("no model is named \"", baseline, "\"", DidYouMean(baseline, names)));
 }
@@ -286,7 +288,7 @@ absl::StatusOr<Study> ReadStudy(const std::string& path) {
   absl::StatusOr<Study> parsed = ParseStudy(text, path);
   if (!parsed.ok()) return ExplainFileKind(FileKind::kStudy, text, path, parsed.status());
   v1::Study* const study = &parsed->fields;
-  const std::string directory = DirectoryOf(path);
+  const std::string directory = ParentDirectory(path);
   const auto resolve = [&directory](const std::string& file) {
     return file.empty() || directory == "." ? file : JoinPath(directory, file);
   };
@@ -311,7 +313,7 @@ absl::StatusOr<Study> ReadStudy(const std::string& path) {
 
 absl::StatusOr<Study> MakeStudy(const std::vector<std::string>& files,
                                 const std::vector<StudyChange>& changes) {
-  PLUMB_ASSIGN_OR_RETURN(Study study, StudyOf(files));
+  PLUMB_ASSIGN_OR_RETURN(Study study, BuildStudy(files));
   StudyChanger changer(&study);
   for (const StudyChange& change : changes) {
     PLUMB_RETURN_IF_ERROR(
@@ -321,7 +323,7 @@ absl::StatusOr<Study> MakeStudy(const std::vector<std::string>& files,
   return study;
 }
 
-std::vector<uint64_t> SeedsOf(const v1::Study& study) {
+std::vector<uint64_t> GetSeeds(const v1::Study& study) {
   std::vector<uint64_t> seeds = study.seed();
   const int count = !seeds.empty() ? 0 : study.has_seeds() ? study.seeds() : kDefaultSeeds;
   for (int seed = 1; seed <= count; ++seed) seeds.push_back(static_cast<uint64_t>(seed));

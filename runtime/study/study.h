@@ -46,7 +46,7 @@ absl::StatusOr<Study> MakeStudy(const std::vector<std::string>& files,
                                 const std::vector<StudyChange>& changes);
 
 // Returns the seeds that a study lists, or those from 1 to its number of seeds, by default 3.
-std::vector<uint64_t> SeedsOf(const v1::Study& study);
+std::vector<uint64_t> GetSeeds(const v1::Study& study);
 
 // Splits "train.max_steps=200" at its "=". Requires: there is one.
 std::pair<std::string, std::string> SplitSetting(const std::string& setting);

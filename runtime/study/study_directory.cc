@@ -44,7 +44,7 @@ absl::Status FileError(const std::string& path, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
 }
 
-std::string NameOf(const PlanRun& run) {
+std::string GetName(const PlanRun& run) {
   return std::filesystem::path(run.directory).filename().string();
 }
 
@@ -129,7 +129,7 @@ absl::StatusOr<std::vector<std::string>> ClaimDirectory(const StudyPlan& plan, b
     return std::vector<std::string>{};
   }
   std::map<std::string, const PlanRun*> planned;
-  for (const PlanRun& run : plan.runs) planned[NameOf(run)] = &run;
+  for (const PlanRun& run : plan.runs) planned[GetName(run)] = &run;
   std::vector<std::string> others, changed, lines;
   const auto names = ListDirectory(absl::StrCat(plan.out, "/runs"));
   if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();

@@ -34,7 +34,7 @@ uint64_t PairKey(int32_t a, int32_t b) {
 uint64_t Merge(size_t rank, int32_t result) {
   return static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(result);
 }
-int32_t ResultOf(uint64_t merge) { return static_cast<int32_t>(merge & 0xFFFFFFFF); }
+int32_t GetResult(uint64_t merge) { return static_cast<int32_t>(merge & 0xFFFFFFFF); }
 
 class Bpe : public SubwordModel {
  public:
@@ -69,7 +69,7 @@ class Bpe : public SubwordModel {
 };
 
 // Returns the two sides of a merge, "a b" or ["a", "b"]; nullopt if it is malformed.
-absl::optional<std::pair<std::string, std::string>> SidesOf(const Json& merge) {
+absl::optional<std::pair<std::string, std::string>> ParseSides(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return std::make_pair(merge[0].get<std::string>(), merge[1].get<std::string>());
   }
@@ -98,7 +98,7 @@ absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::stri
       return absl::InvalidArgumentError(
           absl::StrCat(place, "[", rank, "]: ", Excerpt(merges[rank].dump(-1, ' ', true)), what));
     };
-    const auto sides = SidesOf(merges[rank]);
+    const auto sides = ParseSides(merges[rank]);
     if (!sides) return error(" is not two pieces");
     int32_t found[3];
     const std::string* names[3] = {&sides->first, &sides->second, nullptr};
@@ -174,10 +174,10 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Bpe::Read(const Json& json, bool b
   PLUMB_ASSIGN_OR_RETURN(const std::string unknown, fields.String("unk_token", ""));
   const Json* vocab = fields.Take("vocab");
   if (vocab == nullptr) return fields.Error("vocab is missing");
-  PLUMB_ASSIGN_OR_RETURN(const PieceIds ids, ReadVocabulary(*vocab, fields.PlaceOf("vocab")));
+  PLUMB_ASSIGN_OR_RETURN(const PieceIds ids, ReadVocabulary(*vocab, fields.GetPlace("vocab")));
   PLUMB_ASSIGN_OR_RETURN(const Json* merges, fields.NeededArray("merges"));
   PLUMB_RETURN_IF_ERROR(fields.Finish());
-  PLUMB_RETURN_IF_ERROR(bpe->ReadMerges(*merges, ids, fields.PlaceOf("merges")));
+  PLUMB_RETURN_IF_ERROR(bpe->ReadMerges(*merges, ids, fields.GetPlace("merges")));
   if (const auto found = ids.find(unknown); found != ids.end()) bpe->unknown_ = found->second;
   bpe->TakeSymbols(ids);
   if (!bpe->suffix_.empty()) bpe->TakeWordEnds(ids);
@@ -258,7 +258,7 @@ void Bpe::MergeShort(std::vector<int32_t>* symbols) const {
   while (n > 1) {
     const size_t i = static_cast<size_t>(std::min_element(merges, merges + n - 1) - merges);
     if (merges[i] == kNoMerge) break;
-    token[i] = ResultOf(merges[i]);
+    token[i] = GetResult(merges[i]);
     std::copy(token + i + 2, token + n, token + i + 1);
     std::copy(merges + i + 1, merges + n - 1, merges + i);
     --n;
@@ -299,7 +299,7 @@ void Bpe::MergeLong(ModelScratch* scratch) const {
     if (symbol.merge != merge) continue;  // outdated: one of the two symbols has been merged since
     auto& next = symbols[static_cast<size_t>(symbol.next)];
     next.merge = kNoMerge;
-    symbol.token = ResultOf(merge);
+    symbol.token = GetResult(merge);
     symbol.next = next.next;
     if (symbol.next < n) symbols[static_cast<size_t>(symbol.next)].previous = i;
     enter(i);

@@ -36,7 +36,7 @@ Json ByteLevel(bool cuts) {
           {"use_regex", cuts}};
 }
 
-Json PreTokenizerOf(const std::string& pattern) {
+Json MakePreTokenizer(const std::string& pattern) {
   if (pattern == "gpt2") return ByteLevel(/*cuts=*/true);
   const std::string regex = pattern == "llama3"  ? std::string(kLlama3)
                             : pattern == "qwen2" ? std::string(kQwen2)
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<BpeTrainer>> BpeTrainer::Create(const Options& op
   }
   auto trainer = std::unique_ptr<BpeTrainer>(new BpeTrainer(options));
   trainer->cutting_ = std::make_unique<Cutting>();
-  const nlohmann::json json = PreTokenizerOf(options.pattern);
+  const nlohmann::json json = MakePreTokenizer(options.pattern);
   PLUMB_ASSIGN_OR_RETURN(trainer->cutting_->pre_tokenizer, PreTokenizer::Read(&json, "pattern"));
   trainer->cutting_->runner =
       std::make_unique<PreTokenizerRunner>(trainer->cutting_->pre_tokenizer.get());
@@ -194,7 +194,7 @@ std::string BpeTrainer::ToJson(const std::vector<std::pair<int32_t, int32_t>>& m
                      {"padding", nullptr},
                      {"added_tokens", std::move(added)},
                      {"normalizer", nullptr},
-                     {"pre_tokenizer", PreTokenizerOf(options_.pattern)},
+                     {"pre_tokenizer", MakePreTokenizer(options_.pattern)},
                      {"post_processor", nullptr},
                      {"decoder", ByteLevel(/*cuts=*/true)},
                      {"model",

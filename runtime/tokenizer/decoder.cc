@@ -189,12 +189,12 @@ MadeDecoder ReadStep(const Json* json, const std::string& place, bool fused);
 
 MadeDecoder ReadDecoders(JsonFields* fields, bool fused) {
   PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("decoders"));
-  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->PlaceOf("decoders")));
+  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->GetPlace("decoders")));
   auto sequence = std::make_unique<SequenceDecoder>();
   for (size_t i = 0; i < list->size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
         auto step,
-        ReadStep(&(*list)[i], absl::StrCat(fields->PlaceOf("decoders"), "[", i, "]"), fused));
+        ReadStep(&(*list)[i], absl::StrCat(fields->GetPlace("decoders"), "[", i, "]"), fused));
     fused = fused || step->Fuses();
     sequence->steps.push_back(std::move(step));
   }

@@ -20,7 +20,7 @@ absl::StatusOr<JsonFields> JsonFields::Of(const Json& json, std::string place) {
   return JsonFields(&json, std::move(place));
 }
 
-std::string JsonFields::PlaceOf(absl::string_view name) const {
+std::string JsonFields::GetPlace(absl::string_view name) const {
   return place_.empty() ? std::string(name) : absl::StrCat(place_, ".", name);
 }
 
@@ -100,7 +100,7 @@ absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
 absl::StatusOr<JsonPattern> TakePattern(JsonFields* fields) {
   const nlohmann::json* json = fields->Take("pattern");
   if (json == nullptr) return fields->Error("pattern is missing");
-  PLUMB_ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*json, fields->PlaceOf("pattern")));
+  PLUMB_ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*json, fields->GetPlace("pattern")));
   JsonPattern made;
   PLUMB_ASSIGN_OR_RETURN(made.literal, inner.String("String", ""));
   PLUMB_ASSIGN_OR_RETURN(const std::string regex, inner.String("Regex", ""));

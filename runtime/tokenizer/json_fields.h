@@ -27,7 +27,7 @@ class JsonFields {
   static absl::StatusOr<JsonFields> Of(const Json& json, std::string place);
 
   const std::string& place() const { return place_; }
-  std::string PlaceOf(absl::string_view name) const;
+  std::string GetPlace(absl::string_view name) const;
   absl::Status Error(absl::string_view what) const;
 
   // Returns the field and marks it as taken; nullptr if it is missing or null.

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr char kBeginEnd[] = "<|endoftext|>";
 
 // Returns the name of a token in the library.
-std::string NameOf(const Tokenizer& tokenizer, int32_t token) {
+std::string GetName(const Tokenizer& tokenizer, int32_t token) {
   if (tokenizer.subwords() != nullptr) return tokenizer.subwords()->piece(token);
   if (tokenizer.has_begin_end() && token == tokenizer.vocab_size() - 1) return kBeginEnd;
   const std::string text = tokenizer.Decode(absl::MakeConstSpan(&token, 1)).value();
@@ -27,7 +27,7 @@ std::string NameOf(const Tokenizer& tokenizer, int32_t token) {
 
 // Returns a post-processor that puts the begin token before every text.
 Json BeginTemplate(const Tokenizer& tokenizer, int32_t begin) {
-  const std::string name = NameOf(tokenizer, begin);
+  const std::string name = GetName(tokenizer, begin);
   const auto special = [&](int type) {
     return Json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
   };
@@ -43,18 +43,18 @@ Json BeginTemplate(const Tokenizer& tokenizer, int32_t begin) {
 Json CharacterModel(const Tokenizer& tokenizer, int32_t symbols) {
   Json vocab = Json::array();
   for (int32_t token = 0; token < symbols; ++token) {
-    vocab.push_back(Json::array({NameOf(tokenizer, token), 0.0}));
+    vocab.push_back(Json::array({GetName(tokenizer, token), 0.0}));
   }
   return {{"type", "Unigram"}, {"unk_id", nullptr}, {"vocab", vocab}, {"byte_fallback", false}};
 }
 
 Json ByteModel(const Tokenizer& tokenizer, int32_t symbols) {
   Json vocab = Json::object();
-  for (int32_t token = 0; token < symbols; ++token) vocab[NameOf(tokenizer, token)] = token;
+  for (int32_t token = 0; token < symbols; ++token) vocab[GetName(tokenizer, token)] = token;
   return {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}};
 }
 
-Json OfSymbols(const Tokenizer& tokenizer) {
+Json SymbolsJson(const Tokenizer& tokenizer) {
   const bool is_bytes = tokenizer.kind() == Tokenizer::Kind::kBytes;
   const int32_t symbols = tokenizer.vocab_size() - (tokenizer.has_begin_end() ? 1 : 0);
   Json added = Json::array();
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> LibraryTokenizerJson(const Tokenizer& tokenizer, boo
   const bool wants_template = begins_texts && begin && !has_template;
   Json json;
   if (tokenizer.subwords() == nullptr) {
-    json = OfSymbols(tokenizer);
+    json = SymbolsJson(tokenizer);
   } else if (wants_template) {
     constexpr int kDepth = 16;
     PLUMB_ASSIGN_OR_RETURN(json, ParseStrictJson(tokenizer.ToJson(), kDepth));
@@ -106,7 +106,7 @@ absl::StatusOr<std::string> LibraryTokenizerJson(const Tokenizer& tokenizer, boo
 std::string LibraryTokenizerConfig(const Tokenizer& tokenizer, int64_t context_length) {
   const SpecialTokens& special = tokenizer.special_tokens();
   const auto name_or_null = [&](const absl::optional<int32_t>& token) {
-    return token ? Json(NameOf(tokenizer, *token)) : Json();
+    return token ? Json(GetName(tokenizer, *token)) : Json();
   };
   const Json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                      {"model_max_length", context_length},

@@ -236,11 +236,11 @@ MadeNormalizer ReadBert(JsonFields* fields) {
 
 MadeNormalizer ReadNormalizers(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("normalizers"));
-  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->PlaceOf("normalizers")));
+  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->GetPlace("normalizers")));
   auto sequence = std::make_unique<SequenceNormalizer>();
   for (const Json& entry : *list) {
     PLUMB_ASSIGN_OR_RETURN(
-        auto step, Normalizer::Read(&entry, absl::StrCat(fields->PlaceOf("normalizers"), "[",
+        auto step, Normalizer::Read(&entry, absl::StrCat(fields->GetPlace("normalizers"), "[",
                                                          sequence->steps.size(), "]")));
     sequence->steps.push_back(std::move(step));
   }

@@ -26,17 +26,17 @@ bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 
 // Returns items of a character class for one general category. ASCII characters are listed, since
 // PCRE2 tests them with a table, which is faster than their property.
-std::string CategoryItems(absl::string_view name, CategoriesOf categories) {
+std::string CategoryItems(absl::string_view name, CategoryFunction categories) {
   std::string items = name == "L" ? "A-Za-z" : name == "N" || name == "Nd" ? "0-9" : "";
   absl::StrAppend(&items, "\\p{", name, "}");
-  if (categories == CategoriesOf::kPcre2) return items;
+  if (categories == CategoryFunction::kPcre2) return items;
   ForEachNewCharacterRange(name, [&](uint32_t first, uint32_t last) {
     absl::StrAppendFormat(&items, "\\x{%x}-\\x{%x}", first, last);
   });
   return items;
 }
 
-std::string WordItems(CategoriesOf categories) {
+std::string WordItems(CategoryFunction categories) {
   std::string items = "_";
   for (const absl::string_view name : kWordCategories) items += CategoryItems(name, categories);
   return absl::StrCat(items, kOtherWords);
@@ -44,7 +44,7 @@ std::string WordItems(CategoriesOf categories) {
 
 class Translator {
  public:
-  Translator(absl::string_view pattern, CategoriesOf categories)
+  Translator(absl::string_view pattern, CategoryFunction categories)
       : pattern_(pattern), categories_(categories) {}
 
   absl::StatusOr<std::string> Run() {
@@ -308,7 +308,7 @@ class Translator {
   static bool IsScript(absl::string_view name);
 
   absl::string_view pattern_;
-  CategoriesOf categories_;
+  CategoryFunction categories_;
   size_t at_ = 0;
   std::string out_;
   std::vector<size_t> groups_;  // offsets in `out_` of the open groups
@@ -328,7 +328,7 @@ bool Translator::IsScript(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoriesOf categories) {
+absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoryFunction categories) {
   return Translator(pattern, categories).Run();
 }
 

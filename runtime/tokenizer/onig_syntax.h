@@ -16,11 +16,11 @@ namespace plumb {
 
 // Characters of a category in a pattern: those of Unicode 16, or those that PCRE2 knows. Both match
 // the same in texts without a new character (HasNewCharacter); PCRE2's match faster.
-enum class CategoriesOf { kUnicode16, kPcre2 };
+enum class CategoryFunction { kUnicode16, kPcre2 };
 
 // Returns a pattern for PCRE2 with the options UTF, UCP and MULTILINE.
 // Errors: kInvalidArgument with the byte offset in `pattern`.
-absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoriesOf categories);
+absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoryFunction categories);
 
 }  // namespace plumb
 

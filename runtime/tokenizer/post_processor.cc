@@ -94,11 +94,11 @@ absl::StatusOr<PostProcessor> ReadPostProcessor(const Json* json, const std::str
     for (const char* name : {"trim_offsets", "add_prefix_space", "use_regex"}) fields.Ignore(name);
   } else if (type == "Sequence") {
     PLUMB_ASSIGN_OR_RETURN(const Json* list, fields.NeededArray("processors"));
-    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.PlaceOf("processors")));
+    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.GetPlace("processors")));
     for (size_t i = 0; i < list->size(); ++i) {
       PLUMB_ASSIGN_OR_RETURN(
           const PostProcessor next,
-          ReadPostProcessor(&(*list)[i], absl::StrCat(fields.PlaceOf("processors"), "[", i, "]"),
+          ReadPostProcessor(&(*list)[i], absl::StrCat(fields.GetPlace("processors"), "[", i, "]"),
                             vocab_size));
       made.before.insert(made.before.begin(), next.before.begin(), next.before.end());
       made.after.insert(made.after.end(), next.after.begin(), next.after.end());

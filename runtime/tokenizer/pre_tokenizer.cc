@@ -295,10 +295,10 @@ absl::Status PreTokenizer::AddStep(const Json& json, const std::string& place) {
   PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
   if (type == "Sequence") {
     PLUMB_ASSIGN_OR_RETURN(const Json* list, fields.NeededArray("pretokenizers"));
-    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.PlaceOf("pretokenizers")));
+    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.GetPlace("pretokenizers")));
     for (size_t i = 0; i < list->size(); ++i) {
       PLUMB_RETURN_IF_ERROR(
-          AddStep((*list)[i], absl::StrCat(fields.PlaceOf("pretokenizers"), "[", i, "]")));
+          AddStep((*list)[i], absl::StrCat(fields.GetPlace("pretokenizers"), "[", i, "]")));
     }
     return fields.Finish();
   }

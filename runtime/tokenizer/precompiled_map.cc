@@ -15,11 +15,11 @@ namespace {
 // A unit of the array has an offset to its children, the byte that leads to it, and a flag that a
 // key ends at it; then one of its children holds the value.
 bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
-uint32_t ValueOf(uint32_t unit) { return unit & 0x7FFFFFFF; }
-uint32_t LabelOf(uint32_t unit) { return unit & (0x80000000 | 0xFF); }
+uint32_t GetValue(uint32_t unit) { return unit & 0x7FFFFFFF; }
+uint32_t GetLabel(uint32_t unit) { return unit & (0x80000000 | 0xFF); }
 constexpr size_t kLongGrapheme = 6;  // bytes
 
-uint32_t OffsetOf(uint32_t unit) { return (unit >> 10) << ((unit >> 9 & 1) * 8); }
+uint32_t GetOffset(uint32_t unit) { return (unit >> 10) << ((unit >> 9 & 1) * 8); }
 
 }  // namespace
 
@@ -44,15 +44,15 @@ absl::StatusOr<PrecompiledMap> PrecompiledMap::Read(absl::string_view base64) {
 }
 
 bool PrecompiledMap::AppendRule(absl::string_view text, std::string* out) const {
-  size_t node = OffsetOf(units_[0]);
+  size_t node = GetOffset(units_[0]);
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     node ^= byte;
-    if (byte == 0 || node >= units_.size() || LabelOf(units_[node]) != byte) return false;
+    if (byte == 0 || node >= units_.size() || GetLabel(units_[node]) != byte) return false;
     const uint32_t unit = units_[node];
-    node ^= OffsetOf(unit);
-    if (HasLeaf(unit) && node < units_.size() && ValueOf(units_[node]) < texts_.size()) {
-      out->append(texts_.c_str() + ValueOf(units_[node]));
+    node ^= GetOffset(unit);
+    if (HasLeaf(unit) && node < units_.size() && GetValue(units_[node]) < texts_.size()) {
+      out->append(texts_.c_str() + GetValue(units_[node]));
       return true;
     }
   }

@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<SplitPattern::Code>> SplitPattern::Code::Compile(
 
 absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Compile(
     absl::string_view pattern) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string all, ToPcre2(pattern, CategoriesOf::kUnicode16));
-  PLUMB_ASSIGN_OR_RETURN(const std::string known, ToPcre2(pattern, CategoriesOf::kPcre2));
+  PLUMB_ASSIGN_OR_RETURN(const std::string all, ToPcre2(pattern, CategoryFunction::kUnicode16));
+  PLUMB_ASSIGN_OR_RETURN(const std::string known, ToPcre2(pattern, CategoryFunction::kPcre2));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Code> code, Code::Compile(pattern, all));
   std::unique_ptr<Code> fast;
   if (known != all) {

@@ -133,7 +133,7 @@ absl::StatusOr<std::string> SubwordTokenizer::JsonOfVocabAndMerges(absl::string_
   return absl::StrCat(root.dump(), "\n");
 }
 
-std::string SubwordTokenizer::TextOf(int32_t token) const {
+std::string SubwordTokenizer::GetText(int32_t token) const {
   std::string bytes = piece(token);
   if (is_byte_level()) {
     if (absl::optional<std::string> found = FromByteAlphabet(bytes)) bytes = *std::move(found);

@@ -56,7 +56,7 @@ class SubwordTokenizer {
   const std::string& piece(int32_t token) const { return pieces_[static_cast<size_t>(token)]; }
 
   // Returns a token in readable form: ` the`, `\n`, `\xff`.
-  std::string TextOf(int32_t token) const;
+  std::string GetText(int32_t token) const;
 
   struct DecodeOptions {
     bool continues = false;     // the tokens follow others that were decoded already

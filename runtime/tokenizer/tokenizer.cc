@@ -213,7 +213,7 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> tokens) 
 
 std::string Tokenizer::TokenText(int32_t token) const {
   if (token < 0 || token >= vocab_size()) return "<invalid>";
-  if (subwords_ != nullptr) return subwords_->TextOf(token);
+  if (subwords_ != nullptr) return subwords_->GetText(token);
   if (token >= num_symbols()) return "<begin/end>";
   if (kind_ == Kind::kCharacters) return DisplayCharacter(characters_[static_cast<size_t>(token)]);
   if (token >= 0x80) return absl::StrFormat("\\x%02x", token);

@@ -46,7 +46,7 @@ absl::Status Unsupported(const std::string& path, const OtherFormat& format) {
 }
 
 // Recognizes another format by the beginning of a file; null if it is none of them.
-const OtherFormat* FormatOf(absl::string_view text) {
+const OtherFormat* GetFormat(absl::string_view text) {
   const absl::string_view begin = text.substr(0, 256);
   // The first field of a SentencePiece model is the piece <unk> or, before it, <pad>.
   if (absl::StartsWith(begin, "\n") &&
@@ -67,7 +67,7 @@ const OtherFormat* FormatOf(absl::string_view text) {
 }
 
 absl::StatusOr<Tokenizer> FromText(absl::string_view json, const std::string& path) {
-  if (const OtherFormat* other = FormatOf(json)) return Unsupported(path, *other);
+  if (const OtherFormat* other = GetFormat(json)) return Unsupported(path, *other);
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), absl::StrCat(path, ": "));
   return tokenizer;
@@ -78,8 +78,8 @@ absl::StatusOr<Tokenizer> FromVocabAndMerges(const std::string& vocab_path,
   PLUMB_ASSIGN_OR_RETURN(const std::string vocab, ReadFile(vocab_path));
   PLUMB_ASSIGN_OR_RETURN(const std::string merges, ReadFile(merges_path));
   const absl::StatusOr<std::string> json = SubwordTokenizer::JsonOfVocabAndMerges(vocab, merges);
-  if (!json.ok()) return Annotate(json.status(), absl::StrCat(DirectoryOf(vocab_path), ": "));
-  return FromText(*json, DirectoryOf(vocab_path));
+  if (!json.ok()) return Annotate(json.status(), absl::StrCat(ParentDirectory(vocab_path), ": "));
+  return FromText(*json, ParentDirectory(vocab_path));
 }
 
 absl::StatusOr<Tokenizer> ReadWithoutConfigs(const std::string& path) {

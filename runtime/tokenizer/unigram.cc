@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Unigram::Read(const Json& json) {
   PLUMB_ASSIGN_OR_RETURN(const Json* vocab, fields.NeededArray("vocab"));
   PLUMB_RETURN_IF_ERROR(fields.Finish());
   if (vocab->empty()) return fields.Error("vocab is empty");
-  PLUMB_RETURN_IF_ERROR(model->ReadPieces(*vocab, fields.PlaceOf("vocab")));
+  PLUMB_RETURN_IF_ERROR(model->ReadPieces(*vocab, fields.GetPlace("vocab")));
   if (unknown < -1 || unknown >= static_cast<int64_t>(model->pieces_.size())) {
     return fields.Error(absl::StrCat("unk_id ", unknown, " is outside of the vocabulary"));
   }

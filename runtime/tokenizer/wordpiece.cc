@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> WordPiece::Read(const nlohmann::js
   const nlohmann::json* vocab = fields.Take("vocab");
   if (vocab == nullptr) return fields.Error("vocab is missing");
   PLUMB_RETURN_IF_ERROR(fields.Finish());
-  PLUMB_ASSIGN_OR_RETURN(const PieceIds ids, ReadVocabulary(*vocab, fields.PlaceOf("vocab")));
+  PLUMB_ASSIGN_OR_RETURN(const PieceIds ids, ReadVocabulary(*vocab, fields.GetPlace("vocab")));
   const auto found = ids.find(unknown);
   if (found == ids.end()) {
     return fields.Error(

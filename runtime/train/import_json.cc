@@ -162,7 +162,7 @@ class FileTensorList {
     if (first > entry.shape.num_elements()) {
       return Damaged(path_, "\"from\" is beyond the end of its tensor");
     }
-    tensors_.push_back({std::move(name), file.path(), file.OffsetOf(entry) + first * size, dtype});
+    tensors_.push_back({std::move(name), file.path(), file.GetOffset(entry) + first * size, dtype});
     return absl::OkStatus();
   }
 

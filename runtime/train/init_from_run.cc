@@ -70,7 +70,7 @@ std::string WithInit(const std::string& json, const InitialWeights& initial) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<InitSource> InitOf(const std::string& json) {
+absl::StatusOr<InitSource> GetInit(const std::string& json) {
   const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   InitSource source;
   if (!object.is_object() || !object.contains("init")) return source;

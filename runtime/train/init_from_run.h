@@ -37,7 +37,7 @@ struct InitSource {
 // Adds the source to the object of run.json. Returns `json` unchanged if all weights were drawn.
 std::string WithInit(const std::string& json, const InitialWeights& initial);
 // Reads the source from the object of run.json. Errors: kDataLoss.
-absl::StatusOr<InitSource> InitOf(const std::string& json);
+absl::StatusOr<InitSource> GetInit(const std::string& json);
 
 }  // namespace plumb
 

@@ -102,7 +102,7 @@ void AddNames(const std::vector<Named>& list, std::vector<std::string>* names) {
   }
 }
 
-absl::StatusOr<int64_t> StepOf(absl::string_view text) {
+absl::StatusOr<int64_t> GetStep(absl::string_view text) {
   constexpr int kLineDepth = 8;
   const absl::StatusOr<nlohmann::json> object = ParseStrictJson(text, kLineDepth);
   if (!object.ok()) return absl::DataLossError(object.status().message());
@@ -152,7 +152,7 @@ absl::Status ProbeWriter::Append(const ProbeFigures& figures) {
 
 absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step) {
   return FilterJsonLines(path, [last_step](absl::string_view line) -> absl::StatusOr<bool> {
-    PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(line));
+    PLUMB_ASSIGN_OR_RETURN(const int64_t step, GetStep(line));
     return step <= last_step;
   });
 }

@@ -53,7 +53,7 @@ constexpr ResumeRule kRules[] = {
     {"normalize", false, "the completed steps normalized these matrices and no others"},
 };
 
-const ResumeRule& RuleOf(absl::string_view path) {
+const ResumeRule& FindRule(absl::string_view path) {
   const auto has = [path](const ResumeRule& rule) {
     const std::vector<absl::string_view> fields = absl::StrSplit(rule.fields, ' ');
     return std::find(fields.begin(), fields.end(), path) != fields.end();
@@ -84,10 +84,10 @@ void AddDifferences(const Message& then, const Message& now, const std::string& 
                      same_sequences, lines);
       continue;
     }
-    const ResumeRule& rule = RuleOf(name);
+    const ResumeRule& rule = FindRule(name);
     const std::string was = ValueText(then, field), is = ValueText(now, field);
     if (rule.may_change || was == is) continue;
-    if (same_sequences && rule.fields == RuleOf("batch_size").fields) continue;
+    if (same_sequences && rule.fields == FindRule("batch_size").fields) continue;
     absl::StrAppend(lines, "\n  train.", name, ": was started with ", was, ", not ", is, "; ",
                     rule.note);
   }

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-absl::StatusOr<std::string> TrainRunState::WholeTextOf(const api::Spec& spec) const {
+absl::StatusOr<std::string> TrainRunState::FullText(const api::Spec& spec) const {
   PLUMB_ASSIGN_OR_RETURN(const api::Model other,
                          ToStatus(api::Model::Create(runtime->api(), spec)));
   return ToStatus(other.Text());
@@ -37,7 +37,7 @@ absl::Status TrainRunState::CheckSameModel(const TrainRequest& request,
   PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
   PLUMB_RETURN_IF_ERROR(
       FitVocabulary(tokenizer, recipe, request.data_path, request.model_path, &spec));
-  PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec));
+  PLUMB_ASSIGN_OR_RETURN(const std::string other, FullText(spec));
   if (other == model_text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       request.model_path, ": is not the model that ", request.out, " was started with (",
@@ -144,7 +144,7 @@ absl::Status TrainRunState::OpenExisting(const TrainRequest& request) {
                                                    "; drop --seed, or choose another --out"));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(request));
-  const absl::StatusOr<InitSource> source = InitOf(files.initial_state);
+  const absl::StatusOr<InitSource> source = GetInit(files.initial_state);
   if (!source.ok()) {
     return Annotate(source.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   }
@@ -172,12 +172,12 @@ absl::Status TrainRunState::OpenExisting(const TrainRequest& request) {
         absl::StrCat(request.out, ": ", step(), " steps are done, more than max_steps ",
                      fields().max_steps(), "; raise train.max_steps"));
   }
-  absl::StatusOr<ProbeOptions> initial_probe = ProbeOf(files.initial_state);
+  absl::StatusOr<ProbeOptions> initial_probe = ParseProbe(files.initial_state);
   if (!initial_probe.ok()) {
     return Annotate(initial_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *initial_probe : request.probe));
-  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, GetPlugins(runtime, *model));
   std::string run_json = WithPlugins(WithProbe(files.initial_state, probe_options), plugins);
   if (then->has_value()) {
     PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, ContinueIdentity(request, **then));
@@ -253,7 +253,7 @@ absl::Status TrainRunState::CheckEdits(const TrainRequest& request, const Checkp
   if (!model_then.empty() && model_then != model_now) {
     PLUMB_ASSIGN_OR_RETURN(const api::Spec then,
                            ToStatus(api::Spec::FromText(model_then, checkpoint.directory)));
-    PLUMB_ASSIGN_OR_RETURN(const std::string whole, WholeTextOf(then));
+    PLUMB_ASSIGN_OR_RETURN(const std::string whole, FullText(then));
     const std::string difference = TextDifference(whole, model_text);
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
   }
@@ -299,7 +299,7 @@ absl::Status TrainRunState::CheckState(const std::string& text, const std::strin
 absl::Status TrainRunState::LoadCheckpoint(const TrainRequest& request, const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(path, "state.json")));
-  absl::StatusOr<IncidentState> then = IncidentsOf(checkpoint.state);
+  absl::StatusOr<IncidentState> then = ParseIncidents(checkpoint.state);
   if (!then.ok()) {
     return Annotate(then.status(), absl::StrCat(JoinPath(path, "state.json"), ": "));
   }

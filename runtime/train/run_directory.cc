@@ -33,7 +33,7 @@ absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
   const Tokenizer* const tokenizer = files->tokenizer.ok() ? &*files->tokenizer : nullptr;
   PLUMB_ASSIGN_OR_RETURN(files->special,
                          ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
-                                           VocabSizeOf(files->model)));
+                                           GetVocabSize(files->model)));
   // Runs written before plumb had this file began documents with the token that ends them.
   if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) &&
       !files->special.end.empty()) {

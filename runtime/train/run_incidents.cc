@@ -39,7 +39,7 @@ bool TakeLosses(const Json& object, SpikeDetector* to) {
   return true;
 }
 
-absl::StatusOr<int64_t> BatchOf(absl::string_view text) {
+absl::StatusOr<int64_t> ParseBatch(absl::string_view text) {
   constexpr int kLineDepth = 4;
   const absl::StatusOr<Json> object = ParseStrictJson(text, kLineDepth);
   if (!object.ok()) return absl::DataLossError(object.status().message());
@@ -62,7 +62,7 @@ std::string WithIncidents(const std::string& json, const IncidentState& state) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<IncidentState> IncidentsOf(const std::string& json) {
+absl::StatusOr<IncidentState> ParseIncidents(const std::string& json) {
   const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   IncidentState state;
   if (!object.is_object() || !object.contains("incidents")) return state;
@@ -92,7 +92,7 @@ absl::Status IncidentLog::Sync() { return lines_.has_value() ? lines_->Sync() : 
 
 absl::StatusOr<std::string> TruncateIncidents(const std::string& path, int64_t last_batch) {
   return FilterJsonLines(path, [last_batch](absl::string_view line) -> absl::StatusOr<bool> {
-    PLUMB_ASSIGN_OR_RETURN(const int64_t batch, BatchOf(line));
+    PLUMB_ASSIGN_OR_RETURN(const int64_t batch, ParseBatch(line));
     return batch <= last_batch;
   });
 }

@@ -50,7 +50,7 @@ struct IncidentState {
 // Errors: kDataLoss for invalid incidents. A checkpoint without incidents, from an older plumb, has
 // the initial state.
 std::string WithIncidents(const std::string& json, const IncidentState& state);
-absl::StatusOr<IncidentState> IncidentsOf(const std::string& json);
+absl::StatusOr<IncidentState> ParseIncidents(const std::string& json);
 
 struct IncidentLine {
   int64_t step = 0, batch = 0;

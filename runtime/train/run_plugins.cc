@@ -35,7 +35,7 @@ std::string Advice(const PluginFileRecord& record) {
 
 }  // namespace
 
-absl::StatusOr<RunPlugins> PluginsOf(HostRuntime* runtime, const api::Model& model) {
+absl::StatusOr<RunPlugins> GetPlugins(HostRuntime* runtime, const api::Model& model) {
   PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model.Norms()));
   const Json versions = Json::parse(norms);
   RunPlugins plugins;

@@ -29,7 +29,7 @@ using RunPlugins = std::map<std::string, PluginFileRecord>;
 
 // Returns the files of the model's norms, except the norms that ship with plumb, whose ids have one
 // word, and norms that are linked into the program. Errors: a file that no longer exists.
-absl::StatusOr<RunPlugins> PluginsOf(HostRuntime* runtime, const api::Model& model);
+absl::StatusOr<RunPlugins> GetPlugins(HostRuntime* runtime, const api::Model& model);
 
 // Write the records into the JSON object of run.json and read them back. Runs written before plumb
 // recorded them have none. Errors: kDataLoss.

@@ -25,11 +25,11 @@ bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
   for (const api::ProbeInfo& probe : trainer.GetProbes()) {
     figures->step = probe.step;
     if (probe.kind == PLUMB_PROBE_PARAMETER_GRADIENT) {  // follows its parameter
-      figures->parameters[parameters - 1].gradient = FiguresOf(probe);
+      figures->parameters[parameters - 1].gradient = ToFigures(probe);
     } else if (probe.kind == PLUMB_PROBE_PARAMETER) {
       ProbedParameter& parameter = At(parameters++, &figures->parameters);
       parameter.name = probe.name;
-      parameter.value = FiguresOf(probe);
+      parameter.value = ToFigures(probe);
       parameter.update_rms.reset();  // of an earlier step, like the others
       parameter.update_ratio.reset();
       parameter.spectral_norm.reset();
@@ -39,7 +39,7 @@ bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
                                  ? At(activations++, &figures->activations)
                                  : At(gradients++, &figures->gradients);
       tensor.name = probe.name;
-      tensor.figures = FiguresOf(probe);
+      tensor.figures = ToFigures(probe);
     }
   }
   figures->activations.resize(activations);
@@ -58,7 +58,7 @@ std::string WithProbe(const std::string& json, const ProbeOptions& options) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json) {
+absl::StatusOr<ProbeOptions> ParseProbe(const std::string& json) {
   const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   ProbeOptions options;
   if (!object.is_object() || !object.contains("probe")) return options;

@@ -19,7 +19,7 @@ namespace plumb {
 // Write the options into the JSON object of run.json and read them back. Errors: kDataLoss for
 // invalid options.
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
-absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
+absl::StatusOr<ProbeOptions> ParseProbe(const std::string& json);
 
 // Collects and writes the figures of probed steps. Thread-compatible.
 class RunProbe {

@@ -12,7 +12,7 @@ namespace {
 constexpr double kMinJump = 1;  // in nats
 constexpr double kMads = 10;
 
-double MedianOf(std::array<double, SpikeDetector::kWindow>* values, size_t n) {
+double ComputeMedian(std::array<double, SpikeDetector::kWindow>* values, size_t n) {
   const auto middle = values->begin() + static_cast<std::ptrdiff_t>(n / 2);
   std::nth_element(values->begin(), middle, values->begin() + static_cast<std::ptrdiff_t>(n));
   return *middle;
@@ -37,9 +37,9 @@ bool SpikeDetector::IsHigh(double loss) {
   for (size_t i = 0; i < size_; ++i) below += ring_[i] < loss - kMinJump ? 1 : 0;
   if (below <= size_ / 2) return false;
   std::array<double, kWindow> values = ring_;
-  const double median = MedianOf(&values, size_);
+  const double median = ComputeMedian(&values, size_);
   for (size_t i = 0; i < size_; ++i) values[i] = std::fabs(ring_[i] - median);
-  if (loss <= median + std::max(kMinJump, kMads * MedianOf(&values, size_))) return false;
+  if (loss <= median + std::max(kMinJump, kMads * ComputeMedian(&values, size_))) return false;
   if (!is_high_) level_ = median;
   return true;
 }

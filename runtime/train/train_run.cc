@@ -28,7 +28,7 @@ std::string WithTraining(const std::string& state, const Recipe& recipe) {
 }
 
 // Returns the name in the self-contained text of a model.
-absl::StatusOr<std::string> NameOf(const std::string& model_text) {
+absl::StatusOr<std::string> GetName(const std::string& model_text) {
   v1::Model fields;
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
@@ -75,7 +75,7 @@ absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
 absl::StatusOr<std::string> TrainRunState::State() const {
   PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
   const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
-                      {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
+                      {"seed", fields().seed()},       {"dtype", GetDTypeName(recipe)},
                       {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
                       {"threads", info.threads},       {"matmul", runtime->matmul()}};
   // The file name need not be valid UTF-8.
@@ -131,7 +131,7 @@ absl::Status TrainRunState::OpenNew(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
-  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, GetPlugins(runtime, *model));
   PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(request.init));
   PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, Identify(request, init));
   return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
@@ -185,7 +185,7 @@ absl::Status TrainRunState::PlanValidation() {
   evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
   PLUMB_ASSIGN_OR_RETURN(const int64_t bytes, ToStatus(api::Evaluator::Plan(*model, evaluator)));
   Batch first = held_out.MakeBatch();
-  validation.emplace(Validation{held_out, std::move(first), evaluator, MaskingOf(recipe, of_model),
+  validation.emplace(Validation{held_out, std::move(first), evaluator, GetMasking(recipe, of_model),
                                 bytes, std::nullopt});
   return absl::OkStatus();
 }
@@ -275,13 +275,13 @@ absl::Status TrainRunState::Open(const TrainRequest& request) {
         absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
   }
   const api::ModelInfo of_model = model->Info();
-  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(model_text));
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, GetName(model_text));
   info.data = data->Description();
   info.parameters = of_model.parameters;
   info.first_step = step();
   info.max_steps = fields().max_steps();
   info.seed = fields().seed();
-  info.dtype = DTypeOf(recipe);
+  info.dtype = GetDTypeName(recipe);
   info.optimizer = OptimizerText(recipe);
   info.context_length = of_model.context_length;
   info.skipped_documents = data->num_without_targets(Split::kTrain, info.context_length);

@@ -14,7 +14,7 @@ namespace plumb {
 namespace {
 
 // Returns "layer 3" for "layers.3.mlp.up.weight", or the first part of other names.
-std::string LayerOf(absl::string_view tensor) {
+std::string GetLayer(absl::string_view tensor) {
   const std::vector<absl::string_view> names = absl::StrSplit(tensor, '.');
   return names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
                                                   : std::string(names[0]);
@@ -41,7 +41,7 @@ GradientShare LargestGradient(const api::Trainer& trainer) {
   for (size_t i = 0;; ++i) {
     const api::Result<api::TensorView<const float>> gradient = trainer.Gradient(i);
     if (!gradient.ok()) break;
-    std::string place = LayerOf(std::string(gradient->name));
+    std::string place = GetLayer(std::string(gradient->name));
     if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
     const double square = SumOfSquares(gradient->data);
     places.back().share += square;

@@ -259,7 +259,7 @@ struct TrainedModel::Impl {
                              return api::Evaluator::Create(model, options);
                            }));
     Batch batch = batches.MakeBatch();
-    return MeasureLoss(batches, /*max_batches=*/0, MaskingOf(files.recipe, info), &evaluator,
+    return MeasureLoss(batches, /*max_batches=*/0, GetMasking(files.recipe, info), &evaluator,
                        &batch);
   }
 };

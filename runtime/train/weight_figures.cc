@@ -55,7 +55,7 @@ double RmsOfChange(const std::vector<float>& before, const std::vector<float>& a
   return std::sqrt(square / static_cast<double>(before.size()));
 }
 
-LearnedRange RangeOf(const std::vector<float>& values) {
+LearnedRange GetRange(const std::vector<float>& values) {
   const auto [min, max] = std::minmax_element(values.begin(), values.end());
   double sum = 0;
   for (const float value : values) sum += static_cast<double>(value);
@@ -168,7 +168,7 @@ absl::Status WeightFigures::Add(api::Trainer* trainer, ProbeFigures* figures) {
       }
       parameter.spectral_norm = norm;
     }
-    if (gates_ && weight.is_learned_value) parameter.learned = RangeOf(weight.before);
+    if (gates_ && weight.is_learned_value) parameter.learned = GetRange(weight.before);
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Returns the fields that a family reads; true: a plain number.
-std::map<std::string, bool> FieldsOf(const Family& family) {
+std::map<std::string, bool> GetFields(const Family& family) {
   std::map<std::string, bool> fields;
   for (const ScalarRule& rule : family.scalars) {
     const bool is_number = rule.kind == ScalarKind::kNumber && rule.choices.empty();
@@ -42,10 +42,10 @@ const IrrelevantRule* FindIrrelevant(const Family& family, absl::string_view key
 class Accountant {
  public:
   Accountant(const Family& family, absl::Span<const Family> known)
-      : family_(family), fields_(FieldsOf(family)) {
+      : family_(family), fields_(GetFields(family)) {
     for (const Family& other : known) {
       if (other.name == family.name) continue;
-      for (const auto& [field, is_number] : FieldsOf(other)) {
+      for (const auto& [field, is_number] : GetFields(other)) {
         readers_[field].push_back(other.name);
         const auto [at, added] = is_number_.emplace(field, is_number);
         if (!added) at->second = at->second && is_number;
@@ -59,7 +59,7 @@ class Accountant {
       if (value.is_object() && !value.empty() && EntersInto(key)) {
         Add(key, value);
       } else {
-        keys_.push_back(UseOf(inside, key, value));
+        keys_.push_back(MakeUse(inside, key, value));
       }
     }
   }
@@ -75,7 +75,7 @@ class Accountant {
     return at != fields_.end() && absl::StartsWith(at->first, prefix);
   }
 
-  ConfigKey UseOf(const std::string& inside, const std::string& key, const Json& value) const {
+  ConfigKey MakeUse(const std::string& inside, const std::string& key, const Json& value) const {
     const bool is_filled_object = value.is_object() && !value.empty();
     if (fields_.count(key) > 0 && !is_filled_object) return {key, KeyUse::kRead, ""};
     if (const IrrelevantRule* rule = FindIrrelevant(family_, key)) {
@@ -139,7 +139,7 @@ absl::string_view KeyUseName(KeyUse use) {
 std::vector<KeyRow> KeyTable(absl::Span<const Family> families) {
   std::set<std::string> read, listed;
   for (const Family& family : families) {
-    for (const auto& each : FieldsOf(family)) read.insert(each.first);
+    for (const auto& each : GetFields(family)) read.insert(each.first);
     for (const IrrelevantRule& rule : family.irrelevant) {
       listed.insert(rule.keys.begin(), rule.keys.end());
     }
@@ -153,7 +153,7 @@ std::vector<KeyRow> KeyTable(absl::Span<const Family> families) {
     for (const Family& family : families) {
       KeyUse& use = row.uses[family.name];
       use = KeyUse::kUnknown;
-      if (FieldsOf(family).count(key) > 0) {
+      if (GetFields(family).count(key) > 0) {
         use = KeyUse::kRead;
       } else if (const IrrelevantRule* rule = FindIrrelevant(family, key)) {
         use = KeyUse::kIrrelevant;

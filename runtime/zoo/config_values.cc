@@ -242,7 +242,7 @@ class Reader {
   // Returns the text that a field stands for, or nullopt after an error that was reported.
   absl::StatusOr<std::optional<std::string>> TextOfStringVariable(const StringVariableRule& rule,
                                                                   const Found& found) {
-    if (rule.numbers) return NumbersOf(found);
+    if (rule.numbers) return FormatNumbers(found);
     const std::string text = TextOfValue(*found.value);
     std::vector<std::string> known;
     for (const MappingRule& choice : rule.choices) {
@@ -257,7 +257,7 @@ class Reader {
     return std::optional<std::string>();
   }
 
-  std::optional<std::string> NumbersOf(const Found& found) {
+  std::optional<std::string> FormatNumbers(const Found& found) {
     std::vector<std::string> numbers;
     bool good = found.value->is_array() && found.value->size() <= kMaxNumbers;
     for (size_t i = 0; good && i < found.value->size(); ++i) {
@@ -344,7 +344,7 @@ absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
 }
 
 // Returns the shortest period of the values, at most half their number; 0: none.
-size_t PeriodOf(const std::vector<double>& values) {
+size_t FindPeriod(const std::vector<double>& values) {
   for (size_t period = 1; 2 * period <= values.size(); ++period) {
     bool repeats = true;
     for (size_t i = period; i < values.size() && repeats; ++i) {
@@ -397,7 +397,7 @@ absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const Config
 }
 
 std::string ExpressionByLayer(const std::vector<double>& values) {
-  const size_t period = PeriodOf(values);
+  const size_t period = FindPeriod(values);
   if (period == 1 || values.size() == 1) return PlainNumber(values[0]);
   std::map<double, std::vector<std::string>> where;
   const size_t count = period > 0 ? period : values.size();

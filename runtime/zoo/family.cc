@@ -25,7 +25,7 @@ namespace {
 absl::StatusOr<std::optional<Expression>> Optional(const Located& at, const std::string& value,
                                                    const char* field) {
   if (value.empty()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(at.TextOf(field)));
+  PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(at.GetText(field)));
   return expression;
 }
 
@@ -71,14 +71,14 @@ ScalarKind ToScalarKind(v1::Scalar::Kind kind) {
 absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& at,
                                       const SourceLocation& place) {
   ScalarRule rule;
-  rule.name = at.TextOf("name");
+  rule.name = at.GetText("name");
   if (!IsIdentifier(scalar.name())) {
     return ErrorAt(place, "a scalar's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = scalar.field();
   rule.kind = ToScalarKind(scalar.kind());
   rule.per_layer = scalar.per_layer();
-  rule.model_field.path = at.TextOf("model_field");
+  rule.model_field.path = at.GetText("model_field");
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
   PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));
   PLUMB_ASSIGN_OR_RETURN(rule.value, Optional(at, scalar.value(), "value"));
@@ -92,7 +92,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
     if (value.value.empty()) {
       value.value = "1";
     } else {
-      value = choice_at.TextOf("value");
+      value = choice_at.GetText("value");
     }
     PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(value));
     rule.choices.push_back({scalar.choice(i).is(), std::move(expression)});
@@ -104,12 +104,12 @@ absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& 
                                                       const Located& at,
                                                       const SourceLocation& place) {
   StringVariableRule rule;
-  rule.name = at.TextOf("name");
+  rule.name = at.GetText("name");
   if (!IsIdentifier(word.name())) {
     return ErrorAt(place, "a word's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = word.field();
-  rule.model_field.path = at.TextOf("model_field");
+  rule.model_field.path = at.GetText("model_field");
   rule.numbers = word.numbers();
   if (!word.absent().empty()) rule.absent = word.absent();
   for (int i = 0; i < word.choice_size(); ++i) {
@@ -122,7 +122,7 @@ absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& 
     MappingRule choice;
     choice.is = meaning.is();
     const Located choice_at = at.Nested("choice", i);
-    PLUMB_ASSIGN_OR_RETURN(choice.text, ParseTemplate(choice_at.TextOf("text")));
+    PLUMB_ASSIGN_OR_RETURN(choice.text, ParseTemplate(choice_at.GetText("text")));
     PLUMB_ASSIGN_OR_RETURN(choice.when, Optional(at.Nested("choice", i), meaning.when(), "when"));
     rule.choices.push_back(std::move(choice));
   }
@@ -145,8 +145,8 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
     return ErrorAt(place, absl::StrCat(tensor.to(), " needs either a source or a fill"));
   }
   TensorRule rule;
-  rule.to = at.TextOf("to");
-  if (!tensor.source().empty()) rule.source = at.TextOf("source");
+  rule.to = at.GetText("to");
+  if (!tensor.source().empty()) rule.source = at.GetText("source");
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
   rule.depthwise = tensor.depthwise();
@@ -192,7 +192,7 @@ absl::StatusOr<UnsupportedRule> ReadUnsupported(const v1::Unsupported& refusal, 
                                                 const SourceLocation& place) {
   UnsupportedRule rule;
   PLUMB_ASSIGN_OR_RETURN(rule.when, Required(at, refusal.when(), "when", place));
-  PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(at.TextOf("reason")));
+  PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(at.GetText("reason")));
   return rule;
 }
 
@@ -201,10 +201,10 @@ absl::StatusOr<ComputedFieldRule> ReadComputedField(const v1::ComputedField& com
                                                     const v1::Model& set) {
   if (computed.model_field().empty()) return ErrorAt(place, "computed: model_field is missing");
   ComputedFieldRule rule;
-  rule.path = at.TextOf("model_field");
+  rule.path = at.GetText("model_field");
   const auto found = textproto::FindField(set, rule.path.value);
   if (!found.ok()) return ErrorAt(rule.path.place, found.status().message());
-  PLUMB_ASSIGN_OR_RETURN(rule.text, ParseTemplate(at.TextOf("text")));
+  PLUMB_ASSIGN_OR_RETURN(rule.text, ParseTemplate(at.GetText("text")));
   return rule;
 }
 
@@ -292,7 +292,7 @@ absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* f
     const Located in = at.Nested("ignore", i);
     const v1::Ignored& ignored = message.ignore(i);
     if (ignored.name().empty()) return ErrorAt(at.At("ignore", i), "ignore: name is missing");
-    IgnoredRule rule{in.TextOf("name"), ignored.same_as(), std::nullopt, ignored.reason()};
+    IgnoredRule rule{in.GetText("name"), ignored.same_as(), std::nullopt, ignored.reason()};
     PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, ignored.when(), "when"));
     family->ignored.push_back(std::move(rule));
   }
@@ -300,7 +300,7 @@ absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* f
     const Located in = at.Nested("config", i);
     ConfigRule rule;
     rule.field = message.config(i).field();
-    PLUMB_ASSIGN_OR_RETURN(rule.json, ParseTemplate(in.TextOf("json")));
+    PLUMB_ASSIGN_OR_RETURN(rule.json, ParseTemplate(in.GetText("json")));
     PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, message.config(i).when(), "when"));
     family->config.push_back(std::move(rule));
   }

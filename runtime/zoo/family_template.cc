@@ -104,7 +104,7 @@ Json NumberJson(ScalarKind kind, double value) {
 }
 
 // Returns the fact that a scalar has: "norm_attr.eps" for the field "norm[ln].attr[eps].number".
-std::string FactOf(const ScalarRule& rule) {
+std::string GetFact(const ScalarRule& rule) {
   if (rule.name.value == "n_layer") return "n_layer";  // its field may be that of a group of layers
   const std::string& path = rule.model_field.path.value;
   const std::vector<absl::string_view> parts = absl::StrSplit(path, absl::ByAnyChar("[]"));
@@ -149,7 +149,7 @@ class Writer {
     if (rule.model_field.path.value.empty() || rule.fields.empty() || rule.per_layer)
       return absl::OkStatus();
     std::optional<double> value;
-    if (const auto fact = facts_.find(FactOf(rule)); fact != facts_.end()) {
+    if (const auto fact = facts_.find(GetFact(rule)); fact != facts_.end()) {
       value = fact->second;
     } else if (const std::optional<std::string> text =
                    FieldText(model_, rule.model_field.path.value)) {

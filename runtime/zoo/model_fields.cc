@@ -19,7 +19,7 @@ using textproto::FieldType;
 using textproto::Message;
 
 // Returns the name of an element of a repeated field; "" if it has none.
-std::string NameOf(const Message& message) {
+std::string GetName(const Message& message) {
   const Field* name = message.Type().Find("name");
   if (name == nullptr || name->type != FieldType::kString || name->repeated()) return "";
   return message.Get<std::string>(*name, 0);
@@ -29,7 +29,7 @@ std::string NameOf(const Message& message) {
 Message* ElementNamed(const std::string& name, const Field& field, int count, Message* message) {
   for (int i = 0; i < count && !name.empty(); ++i) {
     Message* const element = message->MutableMessage(field, i);
-    if (NameOf(*element) == name) return element;
+    if (GetName(*element) == name) return element;
   }
   return message->PutMessage(field);
 }
@@ -38,7 +38,7 @@ void MergeMessages(const Message& from, const Field& field, Message* to) {
   const int count = to->Size(field);  // two elements of `from` are never merged with each other
   for (int i = 0; i < from.Size(field); ++i) {
     const Message& message = from.GetMessage(field, i);
-    MergeFields(message, field.repeated() ? ElementNamed(NameOf(message), field, count, to)
+    MergeFields(message, field.repeated() ? ElementNamed(GetName(message), field, count, to)
                                           : to->MutableMessage(field, 0));
   }
 }
@@ -68,7 +68,7 @@ void CollectStrings(Message* message, const Located& at, std::vector<StringField
         CollectStrings(message->MutableMessage(field, i), at.Nested(field.name, i), strings);
       } else if (field.type == FieldType::kString &&
                  absl::StrContains(message->Get<std::string>(field, i), "${")) {
-        strings->push_back({message, &field, i, at.TextOf(field.name, i)});
+        strings->push_back({message, &field, i, at.GetText(field.name, i)});
       }
     }
   }

@@ -45,8 +45,8 @@ int64_t Taken(const AxisSlice& part, int64_t size) {
 // Returns the dimensions of a source, split into the piece's matrices, after transposition.
 MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
   if (piece.depthwise) return {1, source[0], source[2]};
-  MatrixDims dims = DimsOf(source);
-  const int64_t batch = piece.flat_rows > 0 ? DimsOf(piece.shape).batch : 1;
+  MatrixDims dims = GetDims(source);
+  const int64_t batch = piece.flat_rows > 0 ? GetDims(piece.shape).batch : 1;
   if (batch > 1 && dims.rows == piece.flat_rows && dims.rows % batch == 0) {
     dims = {batch * dims.batch, dims.rows / batch, dims.columns};
   }
@@ -91,7 +91,7 @@ void CopyRows(const Geometry& at, const char* from, int64_t batch, int64_t r0, i
 
 }  // namespace
 
-MatrixDims DimsOf(const Shape& shape) {
+MatrixDims GetDims(const Shape& shape) {
   MatrixDims dims;
   const int rank = shape.rank();
   if (rank == 1) dims.rows = shape[0];
@@ -107,7 +107,7 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
   if (depthwise && (source.rank() != 3 || source[1] != 1)) {
     return "is not the weight of a depthwise convolution, [channels, 1, width]";
   }
-  const MatrixDims from = SourceDims(*this, source), own = DimsOf(shape);
+  const MatrixDims from = SourceDims(*this, source), own = GetDims(shape);
   const int64_t rows_taken = Taken(rows, from.rows), columns_taken = Taken(columns, from.columns);
   if (rows_taken < 0 || columns_taken < 0) {
     const AxisSlice& part = rows_taken < 0 ? rows : columns;

@@ -27,7 +27,7 @@ struct AxisSlice {
 struct MatrixDims {
   int64_t batch = 1, rows = 1, columns = 1;
 };
-MatrixDims DimsOf(const Shape& shape);
+MatrixDims GetDims(const Shape& shape);
 
 struct TensorPiece {
   std::string name;                  // name in plumb

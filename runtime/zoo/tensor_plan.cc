@@ -16,8 +16,8 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<AxisSlice> SliceOf(const std::optional<SliceRule>& rule, const ConfigValues& values,
-                                  const TensorNumbers& numbers) {
+absl::StatusOr<AxisSlice> MakeSlice(const std::optional<SliceRule>& rule,
+                                    const ConfigValues& values, const TensorNumbers& numbers) {
   const int64_t layer = numbers.layer + 1, head = numbers.head;
   AxisSlice part;
   if (!rule.has_value()) return part;
@@ -57,8 +57,8 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
     piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
   }
   if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
-  PLUMB_ASSIGN_OR_RETURN(piece.rows, SliceOf(rule.rows, values, numbers));
-  PLUMB_ASSIGN_OR_RETURN(piece.columns, SliceOf(rule.columns, values, numbers));
+  PLUMB_ASSIGN_OR_RETURN(piece.rows, MakeSlice(rule.rows, values, numbers));
+  PLUMB_ASSIGN_OR_RETURN(piece.columns, MakeSlice(rule.columns, values, numbers));
   return piece;
 }
 

@@ -36,7 +36,7 @@ class CheckpointTest : public ::testing::Test {
     return WriteCheckpoint(run_, contents, keep);
   }
   std::vector<std::string> Names() { return *ListDirectory(JoinPath(run_, "checkpoints")); }
-  std::string PathOf(absl::string_view step, absl::string_view file = "") {
+  std::string GetPath(absl::string_view step, absl::string_view file = "") {
     const std::string directory = JoinPath(JoinPath(run_, "checkpoints"), step);
     return file.empty() ? directory : JoinPath(directory, file);
   }
@@ -61,11 +61,11 @@ class CheckpointTest : public ::testing::Test {
 TEST_F(CheckpointTest, ReadsTheCheckpointThatWasWritten) {
   ASSERT_TRUE(Write(500, 2, 7, R"({"seed": 18446744073709551615, "lr": 0.1, "name": "a"})").ok());
   EXPECT_EQ(*ReadFile(JoinPath(run_, "latest")), "step-000500\n");
-  EXPECT_THAT(*ListDirectory(PathOf("step-000500")),
+  EXPECT_THAT(*ListDirectory(GetPath("step-000500")),
               ElementsAre("model.safetensors", "optimizer.safetensors", "state.json"));
   const absl::StatusOr<std::string> directory = FindLatestCheckpoint(run_);
   ASSERT_TRUE(directory.ok()) << directory.status();
-  EXPECT_EQ(*directory, PathOf("step-000500"));
+  EXPECT_EQ(*directory, GetPath("step-000500"));
   const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(*directory);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_EQ(checkpoint->step, 500);
@@ -84,7 +84,7 @@ TEST_F(CheckpointTest, AModelAloneIsACheckpoint) {
   CheckpointContents contents;
   contents.model = model;
   ASSERT_TRUE(WriteCheckpoint(run_, contents, 0).ok());
-  const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(PathOf("step-000000"));
+  const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(GetPath("step-000000"));
   ASSERT_TRUE(checkpoint.ok());
   EXPECT_TRUE(OpenCheckpointModel(*checkpoint).ok());
   const absl::Status status = OpenCheckpointOptimizer(*checkpoint).status();
@@ -120,9 +120,9 @@ TEST_F(CheckpointTest, TheSameStepIsReplaced) {
 TEST_F(CheckpointTest, SurvivesAKillWhileWriting) {
   ASSERT_TRUE(Write(100, 2, 1).ok());
   // One writer was killed after half a model, and one checkpoint was half deleted.
-  ASSERT_TRUE(MakeDirectories(PathOf(".tmp-step-000200")).ok());
-  ScratchDir::Overwrite(PathOf(".tmp-step-000200", "model.safetensors"), "half");
-  ASSERT_TRUE(MakeDirectories(PathOf(".tmp-delete-step-000050")).ok());
+  ASSERT_TRUE(MakeDirectories(GetPath(".tmp-step-000200")).ok());
+  ScratchDir::Overwrite(GetPath(".tmp-step-000200", "model.safetensors"), "half");
+  ASSERT_TRUE(MakeDirectories(GetPath(".tmp-delete-step-000050")).ok());
   EXPECT_EQ(*LatestValue(), 1);
   ASSERT_TRUE(Write(200, 2, 2).ok());
   EXPECT_THAT(Names(), ElementsAre("step-000100", "step-000200"));
@@ -144,7 +144,7 @@ TEST_F(CheckpointTest, MissingCheckpointIsNotFound) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(),
             absl::StrCat(run_, ": has no checkpoint; is it the directory of a training run?"));
-  ASSERT_TRUE(MakeDirectories(PathOf(".tmp-step-000200")).ok());
+  ASSERT_TRUE(MakeDirectories(GetPath(".tmp-step-000200")).ok());
   EXPECT_EQ(FindLatestCheckpoint(run_).status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -163,7 +163,7 @@ TEST_F(CheckpointTest, DetectsEveryAlteredByte) {
   ASSERT_TRUE(Write(100, 0, 1, R"({"a": 1.5})").ok());
   ASSERT_TRUE(LatestValue().ok());
   for (const char* file : {"model.safetensors", "state.json"}) {
-    const std::string path = PathOf("step-000100", file);
+    const std::string path = GetPath("step-000100", file);
     const std::string whole = *ReadFile(path);
     for (size_t i = 0; i < whole.size(); ++i) {
       std::string altered = whole;
@@ -180,9 +180,9 @@ TEST_F(CheckpointTest, DetectsEveryAlteredByte) {
 
 TEST_F(CheckpointTest, DamageNamesTheFile) {
   ASSERT_TRUE(Write(100, 0).ok());
-  const std::string path = PathOf("step-000100", "optimizer.safetensors");
+  const std::string path = GetPath("step-000100", "optimizer.safetensors");
   const std::string whole = *ReadFile(path);
-  const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(PathOf("step-000100"));
+  const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(GetPath("step-000100"));
   ASSERT_TRUE(checkpoint.ok());
 
   ScratchDir::Overwrite(path, whole.substr(0, whole.size() - 1));
@@ -205,18 +205,18 @@ TEST_F(CheckpointTest, DamageNamesTheFile) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("is missing, but state.json lists it"));
   EXPECT_TRUE(OpenCheckpointModel(*checkpoint).ok());
 
-  std::filesystem::remove(PathOf("step-000100", "state.json"));
-  status = ReadCheckpoint(PathOf("step-000100")).status();
+  std::filesystem::remove(GetPath("step-000100", "state.json"));
+  status = ReadCheckpoint(GetPath("step-000100")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(CheckpointTest, RefusesStateOfALaterVersion) {
   ASSERT_TRUE(Write(100, 0).ok());
-  const std::string path = PathOf("step-000100", "state.json");
+  const std::string path = GetPath("step-000100", "state.json");
   const std::string later =
       absl::StrReplaceAll(*ReadFile(path), {{"\"version\": 1", "\"version\": 2"}});
   ScratchDir::Overwrite(path, later);
-  EXPECT_THAT(std::string(ReadCheckpoint(PathOf("step-000100")).status().message()),
+  EXPECT_THAT(std::string(ReadCheckpoint(GetPath("step-000100")).status().message()),
               HasSubstr("has version 2; this plumb reads version 1"));
 }
 

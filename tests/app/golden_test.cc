@@ -50,7 +50,7 @@ std::vector<std::string> GoldenCases() {
   return names;
 }
 
-std::vector<float> TensorOf(const SafetensorsFile& file, const std::string& name) {
+std::vector<float> GetTensor(const SafetensorsFile& file, const std::string& name) {
   const TensorEntry* tensor = file.Find(name);
   if (tensor == nullptr) {
     ADD_FAILURE() << file.path() << " has no " << name;
@@ -94,7 +94,7 @@ void ClearPadding(const TokenBatch& batch, ModelOutputs* outputs) {
 }
 
 // Returns the tokens of a case's file, I32 [batch, seq].
-TokenBatch TokensOf(const SafetensorsFile& file) {
+TokenBatch GetTokens(const SafetensorsFile& file) {
   TokenBatch batch;
   const TensorEntry* tokens = file.Find("tokens");
   if (tokens == nullptr) return batch;
@@ -130,7 +130,7 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
       expected_.emplace(*SafetensorsFile::Open(file));
       weights_ = absl::StrCat(directory_.path(), "/weights.safetensors");
       PLUMB_CHECK(WriteWeights(*expected_, weights_).ok(), "weights");
-      batch_ = TokensOf(*expected_);
+      batch_ = GetTokens(*expected_);
     }
   }
 
@@ -150,8 +150,8 @@ TEST_P(GoldenTest, MatchesLogitsLossAndGradients) {
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ClearPadding(batch_, &*outputs);
 
-  EXPECT_LE(RelativeError(outputs->logits, TensorOf(*expected_, "logits")), 1e-5);
-  const double loss = static_cast<double>(TensorOf(*expected_, "loss").at(0));
+  EXPECT_LE(RelativeError(outputs->logits, GetTensor(*expected_, "logits")), 1e-5);
+  const double loss = static_cast<double>(GetTensor(*expected_, "loss").at(0));
   EXPECT_NEAR(*outputs->loss, loss, 1e-5 * loss);
 
   // Exactly the expected gradients exist. Errors are relative to the largest element of all
@@ -161,7 +161,7 @@ TEST_P(GoldenTest, MatchesLogitsLossAndGradients) {
   for (const TensorEntry& tensor : expected_->tensors()) {
     if (tensor.name.rfind("grad.", 0) != 0) continue;
     std::vector<float>& gradient = gradients[tensor.name.substr(5)];
-    gradient = TensorOf(*expected_, tensor.name);
+    gradient = GetTensor(*expected_, tensor.name);
     for (float g : gradient) largest = std::max(largest, static_cast<double>(std::fabs(g)));
     largest_l2 = std::max(largest_l2, L2(gradient));
   }

@@ -153,7 +153,7 @@ TEST_F(MetricsTest, WithoutTheFileThereIsNothingToTruncate) {
 }
 
 // Returns the summary of losses from step 1 on.
-LossSummary SummaryOf(const std::vector<double>& losses) {
+LossSummary SummarizeLosses(const std::vector<double>& losses) {
   LossSummary summary;
   int64_t step = 0;
   for (const double loss : losses) summary.Add(++step, loss, std::nullopt);
@@ -165,7 +165,7 @@ TEST(LossSummaryTest, FiguresCoverTheirSteps) {
   for (int step = 1; step <= 200; ++step) losses.push_back(step);
   losses[24] = 1000;   // step 25, after the first 20
   losses[150] = 0.25;  // step 151
-  const LossSummary summary = SummaryOf(losses);
+  const LossSummary summary = SummarizeLosses(losses);
   EXPECT_DOUBLE_EQ(*summary.MeanOfFirst50(), (50 * 51 / 2 - 25 + 1000) / 50.0);
   EXPECT_DOUBLE_EQ(*summary.MeanOfLast100(), (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
   EXPECT_EQ(summary.MaxOfFirst20(), 20);
@@ -173,11 +173,11 @@ TEST(LossSummaryTest, FiguresCoverTheirSteps) {
 }
 
 TEST(LossSummaryTest, ShortTrainingHasFigures) {
-  const LossSummary summary = SummaryOf({3, 1, 2});
+  const LossSummary summary = SummarizeLosses({3, 1, 2});
   EXPECT_EQ(summary.MeanOfFirst50(), 2);
   EXPECT_EQ(summary.MeanOfLast100(), 2);
   EXPECT_EQ(summary.MaxOfFirst20(), 3);
-  EXPECT_EQ(SummaryOf({}).MeanOfLast100(), std::nullopt);
+  EXPECT_EQ(SummarizeLosses({}).MeanOfLast100(), std::nullopt);
 }
 
 }  // namespace

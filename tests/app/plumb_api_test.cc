@@ -66,8 +66,8 @@ TEST(ModelSourceTest, IsAValue) {
   other.settings = {{"n_layer", "3"}, {"vocab_size", "0"}};
   const auto spec = source.Parse(), changed = other.Parse();
   ASSERT_TRUE(spec.ok() && changed.ok()) << spec.status() << changed.status();
-  EXPECT_EQ(VocabSizeOf(*changed), 0);
-  EXPECT_EQ(VocabSizeOf(*spec), 5);
+  EXPECT_EQ(GetVocabSize(*changed), 0);
+  EXPECT_EQ(GetVocabSize(*spec), 5);
   EXPECT_THAT(changed->Text().value(), HasSubstr("n_layer: 3"));
   EXPECT_THAT(spec->Text().value(), HasSubstr("n_layer: 2"));
   other.settings = {{"n_layers", "3"}};

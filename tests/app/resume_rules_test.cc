@@ -135,14 +135,14 @@ std::set<std::string> Paths() {
   return paths;
 }
 
-std::vector<std::string> FieldsOf(const ResumeRule& rule) {
+std::vector<std::string> GetFields(const ResumeRule& rule) {
   return absl::StrSplit(rule.fields, ' ');
 }
 
 TEST(ResumeRulesTest, EachFieldHasOneRule) {
   std::set<std::string> fields;
   for (const ResumeRule& rule : ResumeRules()) {
-    for (const std::string& field : FieldsOf(rule)) EXPECT_TRUE(fields.insert(field).second);
+    for (const std::string& field : GetFields(rule)) EXPECT_TRUE(fields.insert(field).second);
   }
   EXPECT_EQ(fields, Paths());
 }
@@ -192,7 +192,7 @@ TEST_F(ResumedRunTest, FieldsFollowTheirRules) {
     unchanged[run] = LastSteps(ResumeCopy(run, {}));
   const std::map<std::string, Change> changes = Changes(rules_);
   for (const ResumeRule& rule : ResumeRules()) {
-    for (const std::string& field : FieldsOf(rule)) {
+    for (const std::string& field : GetFields(rule)) {
       const auto change = changes.find(field);
       ASSERT_NE(change, changes.end()) << field << " is not tested";
       SCOPED_TRACE(field);

@@ -25,7 +25,7 @@ namespace {
 }
 
 template <class B>
-double RelativeErrorOf(const std::vector<float>& a, const std::vector<B>& b) {
+double ComputeRelativeError(const std::vector<float>& a, const std::vector<B>& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double largest = 0, difference = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -194,10 +194,10 @@ ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens) {
 }
 
 double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
-  return RelativeErrorOf(a, b);
+  return ComputeRelativeError(a, b);
 }
 double RelativeError(const std::vector<float>& a, const std::vector<double>& b) {
-  return RelativeErrorOf(a, b);
+  return ComputeRelativeError(a, b);
 }
 
 }  // namespace plumb

@@ -35,7 +35,7 @@ class TrainedModelTest : public ::testing::Test {
     }
     return *std::move(model);
   }
-  static std::string TextOf(TrainedModel* model, const GenerateOptions& options) {
+  static std::string GetText(TrainedModel* model, const GenerateOptions& options) {
     const auto result = model->Generate(options);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->text : "";
@@ -160,7 +160,7 @@ TEST_F(TrainedModelTest, GeneratesBeyondTheContext) {
   EXPECT_EQ(model->Generate(options)->tokens, 10) << "until the context is full";
   // The context does not slide before it is full.
   options.max_tokens = 10;
-  EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
+  EXPECT_EQ(GetText(model.get(), options), result->text.substr(0, 10));
 }
 
 TEST_F(TrainedModelTest, EvaluationEqualsTheRunsValidationLoss) {

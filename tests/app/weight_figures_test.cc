@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 // Returns the diagonal matrix [rows, columns] between two reflections, so that its singular values
 // are those on the diagonal.
-std::vector<float> MatrixOf(const std::vector<double>& diagonal, size_t rows, size_t columns) {
+std::vector<float> MakeMatrix(const std::vector<double>& diagonal, size_t rows, size_t columns) {
   const auto reflection = [](size_t n, size_t r, size_t c) {  // I - 2 v v^T / |v|^2, v = 1, 2, ...
     double square = 0;
     for (size_t i = 1; i <= n; ++i) square += static_cast<double>(i * i);
@@ -39,9 +39,9 @@ std::vector<float> MatrixOf(const std::vector<double>& diagonal, size_t rows, si
 }
 
 TEST(SpectralNormTest, IsTheLargestSingularValue) {
-  EXPECT_NEAR(SpectralNorm(MatrixOf({3, -5, 4.9}, 4, 7).data(), 4, 7), 5, 5e-4);
-  EXPECT_NEAR(SpectralNorm(MatrixOf({0.1, 0.02}, 60, 33).data(), 60, 33), 0.1, 1e-5);
-  EXPECT_NEAR(SpectralNorm(MatrixOf({2, 2, 2}, 3, 3).data(), 3, 3), 2, 1e-5);
+  EXPECT_NEAR(SpectralNorm(MakeMatrix({3, -5, 4.9}, 4, 7).data(), 4, 7), 5, 5e-4);
+  EXPECT_NEAR(SpectralNorm(MakeMatrix({0.1, 0.02}, 60, 33).data(), 60, 33), 0.1, 1e-5);
+  EXPECT_NEAR(SpectralNorm(MakeMatrix({2, 2, 2}, 3, 3).data(), 3, 3), 2, 1e-5);
   const float shear[] = {1, 1, 0, 1};
   EXPECT_NEAR(SpectralNorm(shear, 2, 2), (1 + std::sqrt(5.0)) / 2, 2e-4);
   const float row[] = {3, 4};

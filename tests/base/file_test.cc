@@ -154,7 +154,7 @@ TEST_F(FileTest, ReadsNoMoreThanTheLimit) {
   EXPECT_LT(MaxDataBytes(), int64_t{1} << 40) << "this test needs a larger sparse file";
 }
 
-mode_t ModeOf(const std::string& path) {
+mode_t FileMode(const std::string& path) {
   struct stat info = {};
   EXPECT_EQ(lstat(path.c_str(), &info), 0) << path;
   return info.st_mode;
@@ -165,12 +165,12 @@ TEST_F(FileTest, AFileThatExistsKeepsItsMode) {
   for (const mode_t mode : {0600u, 0640u, 0755u, 0444u}) {
     ASSERT_EQ(chmod(In("a").c_str(), mode), 0);
     ASSERT_TRUE(WriteFileAtomically(In("a"), "new").ok());
-    EXPECT_EQ(ModeOf(In("a")) & 07777, mode);
+    EXPECT_EQ(FileMode(In("a")) & 07777, mode);
   }
   const mode_t before = umask(027);
   EXPECT_TRUE(WriteFileAtomically(In("b"), "new").ok());
   umask(before);
-  EXPECT_EQ(ModeOf(In("b")) & 07777, 0640u);
+  EXPECT_EQ(FileMode(In("b")) & 07777, 0640u);
 }
 
 TEST_F(FileTest, LinksAreFollowed) {
@@ -179,8 +179,8 @@ TEST_F(FileTest, LinksAreFollowed) {
   ASSERT_EQ(symlink(In("link").c_str(), In("to-link").c_str()), 0);
   for (const char* name : {"link", "to-link"}) {  // the first creates d/file
     ASSERT_TRUE(WriteFileAtomically(In(name), name).ok());
-    EXPECT_TRUE(S_ISLNK(ModeOf(In(name))));
-    EXPECT_TRUE(S_ISREG(ModeOf(In("d/file"))));
+    EXPECT_TRUE(S_ISLNK(FileMode(In(name))));
+    EXPECT_TRUE(S_ISREG(FileMode(In("d/file"))));
     EXPECT_EQ(ReadFile(In("d/file")).value(), name);
   }
   ASSERT_EQ(symlink("loop", In("loop").c_str()), 0);
@@ -194,8 +194,8 @@ TEST_F(FileTest, DevicesAndPipesAreWrittenInPlace) {
   EXPECT_EQ(WriteFileAtomically(In("full"), "x").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(WriteFileAtomically(In("null"), "x").ok());
   EXPECT_TRUE(WriteFileAtomically("/dev/null", "x").ok());
-  EXPECT_TRUE(S_ISCHR(ModeOf("/dev/null")));
-  EXPECT_TRUE(S_ISLNK(ModeOf(In("full"))));
+  EXPECT_TRUE(S_ISCHR(FileMode("/dev/null")));
+  EXPECT_TRUE(S_ISLNK(FileMode(In("full"))));
 
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   const int reader = open(In("pipe").c_str(), O_RDONLY | O_NONBLOCK);
@@ -204,7 +204,7 @@ TEST_F(FileTest, DevicesAndPipesAreWrittenInPlace) {
   char got[16] = {};
   EXPECT_EQ(read(reader, got, sizeof(got)), 7);
   EXPECT_STREQ(got, "through");
-  EXPECT_TRUE(S_ISFIFO(ModeOf(In("pipe"))));
+  EXPECT_TRUE(S_ISFIFO(FileMode(In("pipe"))));
 
   // A shell's "> file" passes such a path. The file of the descriptor must be written, not
   // replaced.
@@ -355,10 +355,10 @@ TEST(PathTest, JoinsAndSplits) {
   EXPECT_EQ(JoinPath("a/", "b"), "a/b");
   EXPECT_EQ(JoinPath("a", "/b"), "/b");
   EXPECT_EQ(JoinPath("", "b"), "b");
-  EXPECT_EQ(DirectoryOf("a/b"), "a");
-  EXPECT_EQ(DirectoryOf("a/b/c"), "a/b");
-  EXPECT_EQ(DirectoryOf("b"), ".");
-  EXPECT_EQ(DirectoryOf("/b"), "/");
+  EXPECT_EQ(ParentDirectory("a/b"), "a");
+  EXPECT_EQ(ParentDirectory("a/b/c"), "a/b");
+  EXPECT_EQ(ParentDirectory("b"), ".");
+  EXPECT_EQ(ParentDirectory("/b"), "/");
 }
 
 TEST_F(FileTest, MapsAFile) {

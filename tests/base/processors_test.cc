@@ -28,7 +28,7 @@ class CgroupTest : public ::testing::Test {
 
   void Write(const std::string& name, const std::string& content) {
     const std::string path = JoinPath(mount_, name);
-    ASSERT_TRUE(MakeDirectories(DirectoryOf(path)).ok());
+    ASSERT_TRUE(MakeDirectories(ParentDirectory(path)).ok());
     ASSERT_TRUE(WriteFileAtomically(path, content).ok());
   }
 

@@ -66,7 +66,7 @@ TEST(Utf8Test, ErrorsSayLineAndByte) {
 
 TEST(Utf8Test, ColumnsCountCharacters) {
   const std::string text = "ab\n\u00e9\u4e2dx";
-  const TextPlace place = PlaceOf(text, text.find('x'));
+  const TextPlace place = GetPlace(text, text.find('x'));
   EXPECT_EQ(place.line, 2);
   EXPECT_EQ(place.column, 3);
 }

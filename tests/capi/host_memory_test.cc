@@ -32,7 +32,7 @@ class TestAllocator {
   int64_t calls() const { return calls_; }
   size_t live() const { return live_.size(); }
   // Returns the number of live allocations of that size.
-  int64_t LiveOf(size_t size) const {
+  int64_t CountLive(size_t size) const {
     return std::count_if(live_.begin(), live_.end(),
                          [size](const auto& piece) { return piece.second == size; });
   }
@@ -63,7 +63,7 @@ class TestAllocator {
 };
 
 // Expects that the sizes of caches equal those in the info, in every format.
-void ExpectCachesOf(const std::string& text) {
+void ExpectCaches(const std::string& text) {
   TestAllocator allocator;
   const plumb_allocator given = allocator.Get();
   const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
@@ -78,7 +78,7 @@ void ExpectCachesOf(const std::string& text) {
   for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8}) {
     const auto one = static_cast<size_t>(weights == PLUMB_WEIGHTS_BF16 ? info.cache_bytes / 2
                                                                        : info.cache_bytes);
-    const int64_t before = allocator.LiveOf(5 * one);
+    const int64_t before = allocator.CountLive(5 * one);
     auto options = MakeStruct<plumb_session_options>();
     options.sequences = 5;
     options.weights = weights;
@@ -86,13 +86,13 @@ void ExpectCachesOf(const std::string& text) {
     EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
     const int32_t tokens[] = {1, 2, 3, 4, 5};
     EXPECT_PLUMB_OK(plumb_session_feed_batch(session.get, tokens, 5, err));
-    EXPECT_EQ(allocator.LiveOf(5 * one), before + 1) << weights;
+    EXPECT_EQ(allocator.CountLive(5 * one), before + 1) << weights;
   }
 }
 
 TEST(HostTest, ModelInfoHasTheCacheSize) {
-  ExpectCachesOf(WideModel());
-  ExpectCachesOf(WideModel() + " attention { window: \"5 * (layer % 2)\" }");
+  ExpectCaches(WideModel());
+  ExpectCaches(WideModel() + " attention { window: \"5 * (layer % 2)\" }");
 }
 
 TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {

@@ -54,11 +54,11 @@ class TensorFile {
   std::vector<int32_t> dtypes_;
 };
 
-int64_t ElementsOf(const plumb_tensor& tensor) {
+int64_t CountElements(const plumb_tensor& tensor) {
   return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
 }
 
-plumb_tensor TensorOf(const plumb_model* model, size_t i) {
+plumb_tensor GetTensor(const plumb_model* model, size_t i) {
   auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model, i, &tensor, err));
   return tensor;
@@ -69,8 +69,8 @@ class MappedTensorsTest : public CapiTest {
   MappedTensorsTest() : memory_(CreateWithWeights()) {
     // The values are exact in bf16, so that all types can hold them.
     for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
-      const plumb_tensor tensor = TensorOf(memory_.get, i);
-      for (int64_t e = 0; e < ElementsOf(tensor); ++e) {
+      const plumb_tensor tensor = GetTensor(memory_.get, i);
+      for (int64_t e = 0; e < CountElements(tensor); ++e) {
         uint32_t bits;
         std::memcpy(&bits, &tensor.data[e], sizeof(bits));
         bits &= 0xffff0000u;
@@ -80,11 +80,11 @@ class MappedTensorsTest : public CapiTest {
     plumb_model_changed(memory_.get);
   }
 
-  TensorFile FileOf(int32_t dtype, size_t skew) const {
+  TensorFile GetFile(int32_t dtype, size_t skew) const {
     TensorFile file(skew);
     for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
-      const plumb_tensor tensor = TensorOf(memory_.get, i);
-      const auto n = static_cast<size_t>(ElementsOf(tensor));
+      const plumb_tensor tensor = GetTensor(memory_.get, i);
+      const auto n = static_cast<size_t>(CountElements(tensor));
       if (dtype == PLUMB_DTYPE_F32) {
         file.Add(tensor.name, dtype, tensor.data, 4 * n);
         continue;
@@ -100,7 +100,7 @@ class MappedTensorsTest : public CapiTest {
     return file;
   }
 
-  std::vector<float> LogitsOf(plumb_model* model, int32_t weights) {
+  std::vector<float> ComputeLogits(plumb_model* model, int32_t weights) {
     auto options = MakeStruct<plumb_session_options>();
     options.weights = weights;
     SessionHandle session;
@@ -119,12 +119,12 @@ class MappedTensorsTest : public CapiTest {
 TEST_F(MappedTensorsTest, EqualWeightsInMemory) {
   for (const int32_t dtype : {int32_t{PLUMB_DTYPE_F32}, int32_t{PLUMB_DTYPE_BF16}}) {
     for (const size_t skew : {0, 8, 1}) {  // 1: not aligned for numbers, so they are copied
-      TensorFile file = FileOf(dtype, skew);
+      TensorFile file = GetFile(dtype, skew);
       const auto tensors = file.Write(scratch_.File("weights"));
       for (const int32_t weights : {PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8, PLUMB_WEIGHTS_F32}) {
         const ModelHandle mapped = Create(TinyModel().Text());
         EXPECT_PLUMB_OK(plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), err));
-        EXPECT_EQ(LogitsOf(mapped.get, weights), LogitsOf(memory_.get, weights))
+        EXPECT_EQ(ComputeLogits(mapped.get, weights), ComputeLogits(memory_.get, weights))
             << dtype << " " << skew << " " << weights;
       }
       const ModelHandle mapped = Create(TinyModel().Text());
@@ -135,27 +135,28 @@ TEST_F(MappedTensorsTest, EqualWeightsInMemory) {
 }
 
 TEST_F(MappedTensorsTest, WritesReachAllFormatsButNotTheFile) {
-  TensorFile file = FileOf(PLUMB_DTYPE_BF16, 8);
+  TensorFile file = GetFile(PLUMB_DTYPE_BF16, 8);
   const auto tensors = file.Write(scratch_.File("weights"));
   const ModelHandle mapped = Create(TinyModel().Text());
   EXPECT_PLUMB_OK(plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), err));
-  const std::vector<float> before = LogitsOf(mapped.get, PLUMB_WEIGHTS_BF16);
+  const std::vector<float> before = ComputeLogits(mapped.get, PLUMB_WEIGHTS_BF16);
   for (plumb_model* const model : {mapped.get, memory_.get}) {
-    const plumb_tensor tensor = TensorOf(model, 0);
-    for (int64_t e = 0; e < ElementsOf(tensor); ++e) tensor.data[e] *= 2;
+    const plumb_tensor tensor = GetTensor(model, 0);
+    for (int64_t e = 0; e < CountElements(tensor); ++e) tensor.data[e] *= 2;
     plumb_model_changed(model);
   }
-  EXPECT_EQ(LogitsOf(mapped.get, PLUMB_WEIGHTS_BF16), LogitsOf(memory_.get, PLUMB_WEIGHTS_BF16));
+  EXPECT_EQ(ComputeLogits(mapped.get, PLUMB_WEIGHTS_BF16),
+            ComputeLogits(memory_.get, PLUMB_WEIGHTS_BF16));
   const ModelHandle again = Create(TinyModel().Text());
   EXPECT_PLUMB_OK(plumb_model_map_tensors(again.get, tensors.data(), tensors.size(), err));
-  EXPECT_EQ(LogitsOf(again.get, PLUMB_WEIGHTS_BF16), before);
+  EXPECT_EQ(ComputeLogits(again.get, PLUMB_WEIGHTS_BF16), before);
 }
 
 TEST_F(MappedTensorsTest, WidenEveryF16) {
-  TensorFile file = FileOf(PLUMB_DTYPE_F32, 0);
+  TensorFile file = GetFile(PLUMB_DTYPE_F32, 0);
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
-  const plumb_tensor first = TensorOf(memory_.get, 0);
-  const auto n = static_cast<size_t>(ElementsOf(first));
+  const plumb_tensor first = GetTensor(memory_.get, 0);
+  const auto n = static_cast<size_t>(CountElements(first));
   // The values are normal numbers, denormals, zeros of both signs, and infinity.
   const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x83ff, 0x0400,
                              0x7bff, 0x0000, 0x8000, 0x7c00};
@@ -167,14 +168,14 @@ TEST_F(MappedTensorsTest, WidenEveryF16) {
   tensors[0] = other.Write(scratch_.File("halves"))[0];
   const ModelHandle mapped = Create(TinyModel().Text());
   EXPECT_PLUMB_OK(plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), err));
-  const plumb_tensor widened = TensorOf(mapped.get, 0);
+  const plumb_tensor widened = GetTensor(mapped.get, 0);
   for (size_t e = 0; e < n; ++e) {
     EXPECT_EQ(std::memcmp(&widened.data[e], &floats[e % 9], sizeof(float)), 0) << e;
   }
 }
 
 TEST_F(MappedTensorsTest, ListsAllTensorsThatDoNotFit) {
-  TensorFile file = FileOf(PLUMB_DTYPE_F32, 0);
+  TensorFile file = GetFile(PLUMB_DTYPE_F32, 0);
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
   tensors[0].offset = int64_t{1} << 40;
   tensors[1].name = "nothing";

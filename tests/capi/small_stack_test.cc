@@ -54,7 +54,7 @@ std::string Repeated(const std::string& text, size_t times) {
 }
 
 // Returns a model whose placement has one `let` and the formula `each`.
-std::string ModelOf(const std::string& let, const std::string& each) {
+std::string BuildModel(const std::string& let, const std::string& each) {
   return absl::StrCat(
       "n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nplacement { name: \"p\" ",
       let.empty() ? "" : absl::StrCat("let: \"c = ", let, "\" "), "each: \"", each,
@@ -115,7 +115,7 @@ TEST_F(SmallStackTest, FormulasThatNestAreReadOrRefused) {
                                             Repeated(nest.close, depth), after);
       const std::string message =
           BuildOnStack(absl::StrCat(depth, " ", nest.what),
-                       in_let ? ModelOf(text, "x = x + c * f(norm(x))") : ModelOf("", text));
+                       in_let ? BuildModel(text, "x = x + c * f(norm(x))") : BuildModel("", text));
       const bool two = nest.open == std::string("not (") || nest.what == std::string("dots");
       const size_t levels = two ? 2 * depth : depth;
       if (levels > 100) {
@@ -144,7 +144,7 @@ TEST_F(SmallStackTest, LongChainsAreReadOrRefused) {
       const std::string text = absl::StrCat(chain.first, Repeated(chain.next, terms));
       const std::string message =
           BuildOnStack(absl::StrCat(terms, " times ", chain.what),
-                       in_let ? ModelOf(text, "x = x + c * f(norm(x))") : ModelOf("", text));
+                       in_let ? BuildModel(text, "x = x + c * f(norm(x))") : BuildModel("", text));
       if (terms > 100) {
         EXPECT_THAT(message, AnyOf(HasSubstr("inside of each other"), HasSubstr("at most")))
             << chain.what;
@@ -166,8 +166,9 @@ TEST_F(SmallStackTest, RangesThatNestAreReadOrRefused) {
         text = absl::StrCat(name, "(k", i, " = 0..0, ",
                             name[1] == 'o' && name[0] == 's' ? "0, " : "", text, ")");
       }
-      const std::string message = BuildOnStack(absl::StrCat(depth, " ranges of ", name),
-                                               ModelOf("", absl::StrCat("x = x + f(", text, ")")));
+      const std::string message =
+          BuildOnStack(absl::StrCat(depth, " ranges of ", name),
+                       BuildModel("", absl::StrCat("x = x + f(", text, ")")));
       if (depth > 100) {
         EXPECT_THAT(message, AnyOf(HasSubstr("nests too deep"), HasSubstr("at most")));
       } else if (text.size() < 2000) {

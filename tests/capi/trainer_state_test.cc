@@ -64,7 +64,7 @@ class TrainerStateTest : public CapiTest {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  static std::vector<plumb_tensor> StateOf(const plumb_trainer* trainer, int32_t kind) {
+  static std::vector<plumb_tensor> GetState(const plumb_trainer* trainer, int32_t kind) {
     std::vector<plumb_tensor> tensors;
     auto tensor = MakeStruct<plumb_tensor>();
     while (plumb_trainer_state(trainer, kind, tensors.size(), &tensor, nullptr) == PLUMB_OK) {
@@ -72,7 +72,7 @@ class TrainerStateTest : public CapiTest {
     }
     return tensors;
   }
-  static int64_t ElementsOf(const plumb_tensor& tensor) {
+  static int64_t CountElements(const plumb_tensor& tensor) {
     return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
   }
   static std::vector<plumb_probe> GetProbes(const plumb_trainer* trainer) {
@@ -220,7 +220,7 @@ TEST_F(TrainerStateTest, StepAveragesAllTargets) {
     EXPECT_EQ(host.calls, micro_batches);
     auto tensor = MakeStruct<plumb_tensor>();
     EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, 0, &tensor, err));
-    gradient->assign(tensor.data, tensor.data + ElementsOf(tensor));
+    gradient->assign(tensor.data, tensor.data + CountElements(tensor));
     return info;
   };
   std::vector<float> whole_gradient, gradient;
@@ -273,12 +273,12 @@ TEST_F(TrainerStateTest, CopiesStateTensorByTensor) {
         Train(second.get, "batch_size: 2 gradient_accumulation_steps: 2 " + std::string(dtype));
     bool is_split = false;
     for (const int32_t kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
-      const std::vector<plumb_tensor> tensors = StateOf(from.get, kind);
+      const std::vector<plumb_tensor> tensors = GetState(from.get, kind);
       const size_t parameters = plumb_model_tensor_count(first.get);
       EXPECT_EQ(tensors.size(), kind == PLUMB_STATE_MODEL ? parameters : 2 * parameters);
       for (size_t i = 0; i < tensors.size(); ++i) {
         is_split |= tensors[i].data == nullptr;
-        std::vector<float> copy(static_cast<size_t>(ElementsOf(tensors[i])));
+        std::vector<float> copy(static_cast<size_t>(CountElements(tensors[i])));
         const auto n = static_cast<int64_t>(copy.size());
         EXPECT_PLUMB_OK(plumb_trainer_read_state(from.get, kind, i, 0, n, copy.data(), err));
         if (tensors[i].data != nullptr) {
@@ -355,13 +355,13 @@ TEST_F(TrainerStateTest, FrozenTensorsHaveNeitherGradientsNorStates) {
   const TrainerHandle trainer = Train(model.get, recipe);
   const plumb_step_info info = Step(trainer.get, {});
   double squares = 0;
-  const std::vector<plumb_tensor> weights = StateOf(trainer.get, PLUMB_STATE_MODEL);
+  const std::vector<plumb_tensor> weights = GetState(trainer.get, PLUMB_STATE_MODEL);
   for (size_t i = 0; i < weights.size(); ++i) {
     auto gradient = MakeStruct<plumb_tensor>();
     if (absl::StartsWith(weights[i].name, "head.")) {
       EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, i, &gradient, err));
       const auto* const data = static_cast<const float*>(gradient.data);
-      for (int64_t e = 0; e < ElementsOf(gradient); ++e) {
+      for (int64_t e = 0; e < CountElements(gradient); ++e) {
         squares += static_cast<double>(data[e]) * static_cast<double>(data[e]);
       }
       continue;
@@ -372,7 +372,7 @@ TEST_F(TrainerStateTest, FrozenTensorsHaveNeitherGradientsNorStates) {
         << weights[i].name;
   }
   EXPECT_NEAR(info.gradient_norm, std::sqrt(squares), 1e-5);
-  for (const plumb_tensor& state : StateOf(trainer.get, PLUMB_STATE_OPTIMIZER)) {
+  for (const plumb_tensor& state : GetState(trainer.get, PLUMB_STATE_OPTIMIZER)) {
     EXPECT_THAT(std::string(state.name), HasSubstr(".head."));
   }
 }

@@ -129,7 +129,7 @@ TEST(RunnerTest, RemovedChecksNameTheirSuccessors) {
   EXPECT_THAT(error_of({"--perf"}), HasSubstr("use plumb plugin bench"));
 }
 
-TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
+TEST(RunnerTest, AChosenCheckRunsAlone) {
   const nlohmann::json report =
       Report({"--level", "1", "--check", "n4", "--check", "E2", MutantPath("honest_cpp")});
   std::vector<std::string> checks;

@@ -21,7 +21,7 @@ constexpr char kModel[] =
     "norm { name: \"bn\" plugin: \"batch_norm\" allow_cross_token: true }\n"
     "block { placement: \"pre\" norm: \"bn\" }\n";
 
-size_t CountOf(const std::string& text, const std::string& part) {
+size_t CountOccurrences(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
@@ -52,13 +52,13 @@ TEST_F(CrossTokenTest, RefusalHasPlaceAndExitCode) {
 TEST_F(CrossTokenTest, TrainingWarnsOnceAndEvaluationAndSamplesFollow) {
   const Finished trained = Train("bn.pbtxt", "run");
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_EQ(CountOf(trained.err, "warning: "), 1u) << trained.err;
+  EXPECT_EQ(CountOccurrences(trained.err, "warning: "), 1u) << trained.err;
   EXPECT_THAT(trained.err, HasSubstr("warning: bn.pbtxt:2:40: norm \"bn\""));
   // Without --out the model is read twice, once for its name.
   const Finished named =
       RunPlumb({"train", "bn.pbtxt", "--data", "names.txt", "--set", "train.max_steps=1"});
   EXPECT_EQ(named.exit_code, 0) << named.err;
-  EXPECT_EQ(CountOf(named.err, "norm \"bn\""), 1u) << named.err;
+  EXPECT_EQ(CountOccurrences(named.err, "norm \"bn\""), 1u) << named.err;
   const Finished eval = RunPlumb({"eval", "run", "--data", "names.txt"});
   EXPECT_EQ(eval.exit_code, 0) << eval.err;
   EXPECT_THAT(eval.err, Not(HasSubstr("warning")));

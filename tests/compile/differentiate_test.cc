@@ -55,7 +55,7 @@ class DifferentiateTest : public GraphTest {
     return count;
   }
 
-  std::string ErrorOf(const Graph& graph, absl::string_view loss = "loss") {
+  std::string GetError(const Graph& graph, absl::string_view loss = "loss") {
     return std::string(Differentiate(graph, ops_, loss).status().message());
   }
 };
@@ -205,7 +205,7 @@ TEST_F(DifferentiateTest, NamesTheNodeThatCannotBeDifferentiated) {
     b.Output("other", b.Apply("sum", {picked}));
     b.Output("loss", b.Apply("sum", {picked}));
   };
-  EXPECT_EQ(ErrorOf(Build(build)),
+  EXPECT_EQ(GetError(Build(build)),
             "gradient of %2 f32[1] picked = pick(%0, %1): the op pick cannot be differentiated");
 }
 
@@ -224,8 +224,8 @@ TEST_F(DifferentiateTest, AcceptsOpsWithoutGradientOffThePath) {
 TEST_F(DifferentiateTest, RejectsAMissingOrNonScalarLoss) {
   const Graph graph = Build(
       [](GraphBuilder& b) { b.Output("y", b.Apply("reverse", {b.Parameter("w", F32({4}))})); });
-  EXPECT_EQ(ErrorOf(graph), "the graph has no output \"loss\"");
-  EXPECT_THAT(ErrorOf(graph, "y"), HasSubstr("\"y\" is f32[4], but only f32[1]"));
+  EXPECT_EQ(GetError(graph), "the graph has no output \"loss\"");
+  EXPECT_THAT(GetError(graph, "y"), HasSubstr("\"y\" is f32[4], but only f32[1]"));
 }
 
 TEST_F(DifferentiateTest, RejectsAVjpOfTheWrongShape) {

@@ -26,8 +26,8 @@ class MemoryPlanTest : public GraphTest {
  protected:
   MemoryPlanTest() { RegisterTestOps(&ops_); }
 
-  static const MemoryPlan::Place& PlaceOf(const MemoryPlan& plan, const Graph& graph,
-                                          absl::string_view name) {
+  static const MemoryPlan::Place& GetPlace(const MemoryPlan& plan, const Graph& graph,
+                                           absl::string_view name) {
     return plan.places[static_cast<size_t>(graph.FindValue(name))];
   }
 
@@ -46,7 +46,7 @@ class MemoryPlanTest : public GraphTest {
   bool Share(const Graph& graph, absl::string_view a, absl::string_view b) {
     const absl::StatusOr<MemoryPlan> plan = PlanMemory(graph);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto &x = PlaceOf(*plan, graph, a), &y = PlaceOf(*plan, graph, b);
+    const auto &x = GetPlace(*plan, graph, a), &y = GetPlace(*plan, graph, b);
     return x.kind == y.kind && x.offset == y.offset && x.external == y.external;
   }
 };
@@ -200,7 +200,7 @@ TEST_F(MemoryPlanTest, KeepsValuesIfTheOutputIsOccupied) {
   });
   EXPECT_FALSE(Share(graph, "a", "s"));
   const absl::StatusOr<MemoryPlan> plan = PlanMemory(graph);
-  EXPECT_EQ(PlaceOf(*plan, graph, "a").kind, Kind::kArena);
+  EXPECT_EQ(GetPlace(*plan, graph, "a").kind, Kind::kArena);
 }
 
 TEST_F(MemoryPlanTest, OneInputSharesOneOutput) {

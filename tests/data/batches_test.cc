@@ -29,7 +29,7 @@ Dataset MakeDataset(absl::string_view content, DatasetOptions::Format format,
   return *std::move(dataset);
 }
 
-Dataset DocumentsOf(absl::string_view content, double val_fraction = 0) {
+Dataset MakeDocuments(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kDocuments, val_fraction);
 }
 
@@ -42,7 +42,7 @@ Dataset Letters(int n) {
   std::string content;
   for (int i = 0; i < n; ++i)
     absl::StrAppend(&content, std::string(1, static_cast<char>('a' + i)), "\n");
-  return DocumentsOf(content);
+  return MakeDocuments(content);
 }
 
 TrainBatches Train(const Dataset& dataset, int64_t batch_size, int64_t context_length,
@@ -63,7 +63,7 @@ bool Same(const Batch& a, const Batch& b) {
 }
 
 TEST(TrainBatchesTest, DocumentsHaveBeginAndEndTokens) {
-  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // ids of a b c <be>: 0 1 2 3
+  const Dataset dataset = MakeDocuments("ab\nc\nabcab\n");  // ids of a b c <be>: 0 1 2 3
   TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
   EXPECT_EQ(batches.max_seq(), 4);
   Batch batch = batches.MakeBatch();
@@ -160,7 +160,7 @@ TEST(TrainBatchesTest, OptionsNameTheTokensAroundDocuments) {
 }
 
 TEST(TrainBatchesTest, ABatchIsAsLongAsItsLongestRow) {
-  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");
+  const Dataset dataset = MakeDocuments("ab\nc\nabcab\n");
   TrainBatches batches = Train(dataset, 1, 100, 1, true);
   EXPECT_EQ(batches.max_seq(), 6);
   Batch batch = batches.MakeBatch();
@@ -233,7 +233,7 @@ TEST(TrainBatchesTest, BatchesDependOnTheirStepOnly) {
   std::string content;
   for (int i = 0; i < 137; ++i)
     absl::StrAppend(&content, std::string(1 + i % 9, static_cast<char>('a' + i % 26)), "\n");
-  for (const Dataset& dataset : {DocumentsOf(content), TextDataset(content)}) {
+  for (const Dataset& dataset : {MakeDocuments(content), TextDataset(content)}) {
     TrainBatches walked = Train(dataset, 4, 6, 3);
     Batch expected = walked.MakeBatch();
     for (int64_t step = 0; step <= 700; ++step) walked.Fill(step, &expected);
@@ -324,7 +324,7 @@ TEST(TrainBatchesTest, ImpossibleRequestsAreErrors) {
   EXPECT_THAT(error(text, 0, 4), HasSubstr("batch_size must be >= 1, is 0"));
   EXPECT_THAT(error(text, 1, 0), HasSubstr("context_length must be >= 1, is 0"));
   EXPECT_THAT(error(text, int64_t{1} << 62, int64_t{1} << 62), HasSubstr("more than"));
-  EXPECT_THAT(error(DocumentsOf("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
+  EXPECT_THAT(error(MakeDocuments("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
   EXPECT_THAT(error(TextDataset("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
   Train(text, 1, 5);  // exactly as many tokens as needed
 }
@@ -398,7 +398,7 @@ TEST(EvalBatchesTest, OverlappingWindowsPredictEveryTokenOnce) {
 TEST(EvalBatchesTest, StrideRequiresTextAndFits) {
   EvalBatches::Options options;
   options.context_length = 4;
-  const Dataset text = TextDataset("abcdefghij", 1), documents = DocumentsOf("ab\nc\n", 1);
+  const Dataset text = TextDataset("abcdefghij", 1), documents = MakeDocuments("ab\nc\n", 1);
   const auto error = [&](const Dataset& dataset, int64_t stride) {
     options.stride = stride;
     return std::string(
@@ -410,7 +410,7 @@ TEST(EvalBatchesTest, StrideRequiresTextAndFits) {
 }
 
 TEST(EvalBatchesTest, DocumentsAreInOrder) {
-  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n", 1);
+  const Dataset dataset = MakeDocuments("ab\nc\nabcab\n", 1);
   for (int64_t batch_size : {1, 2, 3, 50}) {
     EvalBatches::Options options;
     options.batch_size = batch_size;
@@ -439,7 +439,7 @@ TEST(EvalBatchesTest, DocumentsAreInOrder) {
 TEST(EvalBatchesTest, ASplitWithoutTargetsIsAnError) {
   EvalBatches::Options options;
   options.context_length = 4;
-  for (const Dataset& dataset : {DocumentsOf("ab\nc\n", 0), TextDataset("abcdefghij", 0.1)}) {
+  for (const Dataset& dataset : {MakeDocuments("ab\nc\n", 0), TextDataset("abcdefghij", 0.1)}) {
     const absl::Status status = EvalBatches::Create(&dataset, Split::kValidation, options).status();
     EXPECT_EQ(status.message(),
               "d.txt: the validation split has nothing to predict; change val_fraction or use more "

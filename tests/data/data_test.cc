@@ -31,7 +31,7 @@ absl::StatusOr<Dataset> Documents(absl::string_view content, double val_fraction
   return Dataset::FromContent(content, "d.txt", Options(kDocuments, val_fraction), tokenizer);
 }
 
-std::string ErrorOf(const absl::StatusOr<Dataset>& dataset) {
+std::string GetError(const absl::StatusOr<Dataset>& dataset) {
   EXPECT_FALSE(dataset.ok());
   return std::string(dataset.status().message());
 }
@@ -122,14 +122,14 @@ TEST(DatasetTest, AWholeFileCanBeEitherSplit) {
   // A single document is training data, whatever the fraction is.
   EXPECT_EQ(Documents("one", 0.1)->num_documents(Split::kTrain), 1);
   for (double bad : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_THAT(ErrorOf(Documents("a", bad)), HasSubstr("val_fraction must be between 0 and 1"));
+    EXPECT_THAT(GetError(Documents("a", bad)), HasSubstr("val_fraction must be between 0 and 1"));
   }
 }
 
 TEST(DatasetTest, FilesWithoutDataAreErrors) {
-  EXPECT_EQ(ErrorOf(Documents("")), "d.txt: the file is empty");
-  EXPECT_EQ(ErrorOf(Documents("\xef\xbb\xbf")), "d.txt: the file is empty");
-  EXPECT_EQ(ErrorOf(Documents("\n\r\n\n")),
+  EXPECT_EQ(GetError(Documents("")), "d.txt: the file is empty");
+  EXPECT_EQ(GetError(Documents("\xef\xbb\xbf")), "d.txt: the file is empty");
+  EXPECT_EQ(GetError(Documents("\n\r\n\n")),
             "d.txt: no document: all 3 lines are empty; a document is a line with text");
   ScratchDir dir;
   EXPECT_EQ(Dataset::Load(dir.File("none"), Options(kText, 0)).status().code(),
@@ -138,12 +138,12 @@ TEST(DatasetTest, FilesWithoutDataAreErrors) {
 }
 
 TEST(DatasetTest, BadUtf8IsAnErrorWithItsPlace) {
-  EXPECT_EQ(ErrorOf(Documents("ok\nb\xe9\n")),
+  EXPECT_EQ(GetError(Documents("ok\nb\xe9\n")),
             "d.txt: line 2, byte 4 (0xe9) is not valid UTF-8; convert the file to UTF-8 or use "
             "vocabulary: BYTES");
-  EXPECT_THAT(ErrorOf(Documents(absl::string_view("\xff\xfe"
-                                                  "a\0",
-                                                  4))),
+  EXPECT_THAT(GetError(Documents(absl::string_view("\xff\xfe"
+                                                   "a\0",
+                                                   4))),
               HasSubstr("it looks like UTF-16"));
   DatasetOptions bytes = Options(kDocuments, 0);
   bytes.vocabulary = Tokenizer::Kind::kBytes;
@@ -159,13 +159,13 @@ TEST(DatasetTest, AGivenTokenizerIsTheVocabulary) {
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(dataset->tokenizer(), tokenizer);
   EXPECT_EQ(dataset->document(Split::kTrain, 0)[0], 5);
-  EXPECT_EQ(ErrorOf(Documents("fa\r\n\nc\u00e9xx\n", 0, &tokenizer)),
+  EXPECT_EQ(GetError(Documents("fa\r\n\nc\u00e9xx\n", 0, &tokenizer)),
             "d.txt:3:2: '\u00e9' (U+00E9) is not in the vocabulary: 6 characters \"abcdef\", and a "
             "begin/end token");
-  EXPECT_THAT(ErrorOf(Documents("zz\nzz\n", 0, &tokenizer)), HasSubstr("d.txt:1:1: 'z'"));
-  EXPECT_THAT(ErrorOf(Documents("a\xff\n", 0, &tokenizer)), HasSubstr("not valid UTF-8"));
+  EXPECT_THAT(GetError(Documents("zz\nzz\n", 0, &tokenizer)), HasSubstr("d.txt:1:1: 'z'"));
+  EXPECT_THAT(GetError(Documents("a\xff\n", 0, &tokenizer)), HasSubstr("not valid UTF-8"));
   const Tokenizer of_text = *Tokenizer::Characters({"abcdef"}, false);
-  EXPECT_THAT(ErrorOf(Documents("fa\n", 0, &of_text)), HasSubstr("name it with data.end_token"));
+  EXPECT_THAT(GetError(Documents("fa\n", 0, &of_text)), HasSubstr("name it with data.end_token"));
 }
 
 TEST(DatasetTest, JsonlHasPromptsThatAreNoTargets) {
@@ -194,11 +194,11 @@ TEST(DatasetTest, JsonlHasPromptsThatAreNoTargets) {
 
   const Tokenizer letters = *Tokenizer::Characters({"abcd"}, true);
   EXPECT_THAT(
-      ErrorOf(load("{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"xa\"}", &letters)),
+      GetError(load("{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"xa\"}", &letters)),
       HasSubstr("d.jsonl:2:17: 'x' (U+0078) is not in the vocabulary"));
-  EXPECT_EQ(ErrorOf(load("\n \n")),
+  EXPECT_EQ(GetError(load("\n \n")),
             "d.jsonl: no document: all 2 lines are empty; a document is a line with text");
-  EXPECT_THAT(ErrorOf(load("a name\n")), HasSubstr("d.jsonl:1:1: syntax error"));
+  EXPECT_THAT(GetError(load("a name\n")), HasSubstr("d.jsonl:1:1: syntax error"));
 }
 
 TEST(DatasetTest, HashesTheFileUnchanged) {

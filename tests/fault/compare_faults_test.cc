@@ -49,7 +49,7 @@ class CompareFaultsTest : public ::testing::Test {
     if (!lock.ok()) return lock.status();
     const auto claimed = ClaimDirectory(*plan, /*overwrite=*/false);
     if (!claimed.ok()) return claimed.status();
-    const absl::StatusOr<StudyRequirements> requirements = RequirementsOf(*plan, 1);
+    const absl::StatusOr<StudyRequirements> requirements = ComputeRequirements(*plan, 1);
     if (!requirements.ok()) return requirements.status();
     QuietHost host;
     const absl::Status ran = TrainRuns(*plan, requirements->division, /*ranks=*/nullptr, &host);

@@ -23,7 +23,7 @@ std::string WithLength(uint64_t length, absl::string_view rest) {
   return absl::StrCat(file, rest);
 }
 
-std::string FileOf(absl::string_view header, size_t data_bytes) {
+std::string GetFile(absl::string_view header, size_t data_bytes) {
   return absl::StrCat(WithLength(header.size(), header), std::string(data_bytes, 'd'));
 }
 
@@ -33,8 +33,8 @@ class SafetensorsTest : public ::testing::Test {
     return SafetensorsFile::Open(dir_.Write("m.safetensors", content)).status();
   }
   // Returns the error of a header that precedes `data_bytes` bytes.
-  std::string ErrorOf(absl::string_view header, size_t data_bytes) {
-    const absl::Status status = OpenContent(FileOf(header, data_bytes));
+  std::string GetError(absl::string_view header, size_t data_bytes) {
+    const absl::Status status = OpenContent(GetFile(header, data_bytes));
     EXPECT_FALSE(status.ok()) << header;
     EXPECT_THAT(std::string(status.message()), HasSubstr("m.safetensors: "));
     return std::string(status.message());
@@ -139,7 +139,7 @@ TEST_F(SafetensorsTest, ReadsFilesOfOthers) {
   const std::string header = R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[8,12]},)"
                              R"("a":{"dtype":"I64","shape":[],"data_offsets":[0,8],"note":1}}   )";
   const absl::StatusOr<SafetensorsFile> file =
-      SafetensorsFile::Open(dir_.Write("m.safetensors", FileOf(header, 12)));
+      SafetensorsFile::Open(dir_.Write("m.safetensors", GetFile(header, 12)));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->tensors()[0].name, "a");
   EXPECT_EQ(file->tensors()[1].dtype, "BF16");
@@ -147,7 +147,7 @@ TEST_F(SafetensorsTest, ReadsFilesOfOthers) {
   for (const char* dtype : {"F64", "U64", "F16", "I16", "U16", "U32", "I8", "U8", "BOOL"}) {
     const std::string one =
         absl::StrCat(R"({"a":{"dtype":")", dtype, R"(","shape":[0],"data_offsets":[0,0]}})");
-    EXPECT_TRUE(OpenContent(FileOf(one, 0)).ok()) << dtype;
+    EXPECT_TRUE(OpenContent(GetFile(one, 0)).ok()) << dtype;
   }
 }
 
@@ -199,20 +199,20 @@ TEST_F(SafetensorsTest, RefusesHostileHeaderLengths) {
 }
 
 TEST_F(SafetensorsTest, RefusesHeadersThatAreNotTheFormat) {
-  EXPECT_THAT(ErrorOf("[]", 0), HasSubstr("not a JSON object"));
-  EXPECT_THAT(ErrorOf("{\"a\"", 0), HasSubstr("the header is not valid"));
-  EXPECT_THAT(ErrorOf("{\"\xff\":1}", 0), HasSubstr("the header is not valid"));
-  EXPECT_THAT(ErrorOf(R"({"a":[[[1]]]})", 0), HasSubstr("nested deeper"));
-  EXPECT_THAT(ErrorOf(R"({"a":1})", 0), HasSubstr("tensor \"a\": is not described by an object"));
-  EXPECT_THAT(ErrorOf(R"({"__metadata__":{"k":1}})", 0), HasSubstr("\"k\" is not a string"));
-  EXPECT_THAT(ErrorOf(R"({"__metadata__":[]})", 0), HasSubstr("__metadata__ is not an object"));
+  EXPECT_THAT(GetError("[]", 0), HasSubstr("not a JSON object"));
+  EXPECT_THAT(GetError("{\"a\"", 0), HasSubstr("the header is not valid"));
+  EXPECT_THAT(GetError("{\"\xff\":1}", 0), HasSubstr("the header is not valid"));
+  EXPECT_THAT(GetError(R"({"a":[[[1]]]})", 0), HasSubstr("nested deeper"));
+  EXPECT_THAT(GetError(R"({"a":1})", 0), HasSubstr("tensor \"a\": is not described by an object"));
+  EXPECT_THAT(GetError(R"({"__metadata__":{"k":1}})", 0), HasSubstr("\"k\" is not a string"));
+  EXPECT_THAT(GetError(R"({"__metadata__":[]})", 0), HasSubstr("__metadata__ is not an object"));
   const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
-  EXPECT_THAT(ErrorOf(absl::StrCat("{", a, ",", a, "}"), 4), HasSubstr("\"a\" stands twice"));
+  EXPECT_THAT(GetError(absl::StrCat("{", a, ",", a, "}"), 4), HasSubstr("\"a\" stands twice"));
 }
 
 TEST_F(SafetensorsTest, RefusesTensorsThatAreNotTheFormat) {
   const auto error = [&](absl::string_view fields, size_t data) {
-    const std::string message = ErrorOf(absl::StrCat("{\"a\":{", fields, "}}"), data);
+    const std::string message = GetError(absl::StrCat("{\"a\":{", fields, "}}"), data);
     EXPECT_THAT(message, HasSubstr("tensor \"a\": ")) << fields;
     return message;
   };
@@ -245,14 +245,15 @@ TEST_F(SafetensorsTest, RefusesHolesAndOverlaps) {
     return absl::StrCat(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":)", a,
                         R"(},"b":{"dtype":"F32","shape":[2],"data_offsets":)", b, "}}");
   };
-  ASSERT_TRUE(OpenContent(FileOf(header("[8,16]", "[0,8]"), 16)).ok());
-  EXPECT_THAT(ErrorOf(header("[0,8]", "[12,20]"), 20),
+  ASSERT_TRUE(OpenContent(GetFile(header("[8,16]", "[0,8]"), 16)).ok());
+  EXPECT_THAT(GetError(header("[0,8]", "[12,20]"), 20),
               HasSubstr("tensor \"b\": there is a hole of 4 bytes before its data"));
-  EXPECT_THAT(ErrorOf(header("[4,12]", "[12,20]"), 20), HasSubstr("tensor \"a\": there is a hole"));
-  EXPECT_THAT(ErrorOf(header("[0,8]", "[4,12]"), 12),
+  EXPECT_THAT(GetError(header("[4,12]", "[12,20]"), 20),
+              HasSubstr("tensor \"a\": there is a hole"));
+  EXPECT_THAT(GetError(header("[0,8]", "[4,12]"), 12),
               HasSubstr("tensor \"b\": its data overlap those of \"a\""));
-  EXPECT_THAT(ErrorOf(header("[0,8]", "[0,8]"), 8), HasSubstr("overlap"));
-  EXPECT_THAT(ErrorOf(header("[0,8]", "[8,16]"), 20), HasSubstr("4 bytes of data after"));
+  EXPECT_THAT(GetError(header("[0,8]", "[0,8]"), 8), HasSubstr("overlap"));
+  EXPECT_THAT(GetError(header("[0,8]", "[8,16]"), 20), HasSubstr("4 bytes of data after"));
 }
 
 TEST_F(SafetensorsTest, WriterRefusesUnreadableNames) {

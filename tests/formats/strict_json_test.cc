@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-std::string ErrorOf(absl::string_view text, int max_depth = 4) {
+std::string GetError(absl::string_view text, int max_depth = 4) {
   return std::string(ParseStrictJson(text, max_depth).status().message());
 }
 
@@ -22,24 +22,24 @@ TEST(StrictJsonTest, AgreesWithTheLibraryOnValidText) {
 }
 
 TEST(StrictJsonTest, RefusesAmbiguousAndBrokenText) {
-  EXPECT_EQ(ErrorOf(R"({"a":1,"b":2,"a":3})"), "the name \"a\" stands twice");
-  EXPECT_EQ(ErrorOf(R"({"o":{"a":1,"a":1}})"), "the name \"a\" stands twice");
-  EXPECT_EQ(ErrorOf(R"({"a":{"b":1},"c":{"b":1}})"), "");
-  EXPECT_EQ(ErrorOf("[[[[1]]]]"), "");
-  EXPECT_EQ(ErrorOf("[[[[[1]]]]]"), "values are nested deeper than 4");
-  EXPECT_NE(ErrorOf(std::string(1000000, '[')), "");
-  EXPECT_EQ(ErrorOf(""), "is empty");
+  EXPECT_EQ(GetError(R"({"a":1,"b":2,"a":3})"), "the name \"a\" stands twice");
+  EXPECT_EQ(GetError(R"({"o":{"a":1,"a":1}})"), "the name \"a\" stands twice");
+  EXPECT_EQ(GetError(R"({"a":{"b":1},"c":{"b":1}})"), "");
+  EXPECT_EQ(GetError("[[[[1]]]]"), "");
+  EXPECT_EQ(GetError("[[[[[1]]]]]"), "values are nested deeper than 4");
+  EXPECT_NE(GetError(std::string(1000000, '[')), "");
+  EXPECT_EQ(GetError(""), "is empty");
   for (const char* text :
        {"{", "{}x", "[1,]", "nan", "{\"a\":1e999}", "{a:1}", "\"\xff\"", "{} {}"}) {
-    EXPECT_NE(ErrorOf(text), "") << text;
+    EXPECT_NE(GetError(text), "") << text;
   }
-  EXPECT_EQ(ErrorOf("[1").find("json.exception"), std::string::npos);
-  EXPECT_NE(ErrorOf("[1").find("line 1, column"), std::string::npos);
+  EXPECT_EQ(GetError("[1").find("json.exception"), std::string::npos);
+  EXPECT_NE(GetError("[1").find("line 1, column"), std::string::npos);
 }
 
 TEST(StrictJsonTest, AnErrorInALongTokenIsShort) {
-  EXPECT_LT(ErrorOf("[1e" + std::string(5000000, '9') + "]").size(), 5000u);
-  EXPECT_LT(ErrorOf("[\"" + std::string(5000000, 'x')).size(), 5000u);
+  EXPECT_LT(GetError("[1e" + std::string(5000000, '9') + "]").size(), 5000u);
+  EXPECT_LT(GetError("[\"" + std::string(5000000, 'x')).size(), 5000u);
 }
 
 TEST(StrictJsonTest, IntegersMustFitInt64) {

@@ -37,7 +37,7 @@ FuzzScratch::FuzzScratch(absl::string_view name)
 std::string FuzzScratch::Write(absl::string_view name, absl::string_view content) const {
   const std::string path = JoinPath(path_, name);
   std::error_code ignored;
-  std::filesystem::create_directories(DirectoryOf(path), ignored);
+  std::filesystem::create_directories(ParentDirectory(path), ignored);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
   PLUMB_CHECK(file.flush().good(), "cannot write a scratch file");

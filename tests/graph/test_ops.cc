@@ -102,7 +102,7 @@ struct FormulaOp {
   }
 };
 
-Shape DimsOf(const Attrs& attrs) {
+Shape GetDims(const Attrs& attrs) {
   std::vector<int64_t> dims;
   for (const double dim : attrs.GetDoubles("dims")) dims.push_back(static_cast<int64_t>(dim));
   return Shape(dims);
@@ -169,7 +169,7 @@ struct Sum : FormulaOp {
 };
 
 struct Spread : FormulaOp {
-  static absl::StatusOr<Types> Infer(const OpTypes& t) { return Types{F32(DimsOf(t.attrs))}; }
+  static absl::StatusOr<Types> Infer(const OpTypes& t) { return Types{F32(GetDims(t.attrs))}; }
   template <class T>
   static absl::Status Compute(const Attrs&, const View<T>& v) {
     for (int64_t j = 0; j < v.out_size[0]; ++j) v.out[0][j] = v.in[0][0];
@@ -249,7 +249,7 @@ struct Pick : FormulaOp {
 };
 
 struct Fill : FormulaOp {
-  static absl::StatusOr<Types> Infer(const OpTypes& t) { return Types{F32(DimsOf(t.attrs))}; }
+  static absl::StatusOr<Types> Infer(const OpTypes& t) { return Types{F32(GetDims(t.attrs))}; }
   template <class T>
   static absl::Status Compute(const Attrs& attrs, const View<T>& v) {
     for (int64_t j = 0; j < v.out_size[0]; ++j) {

@@ -170,13 +170,13 @@ TEST(GemmPlanTest, BlocksCoverTheResult) {
     EXPECT_LE(plan.tasks(), 2 * kMaxTasks);
     int64_t row = 0, column = 0;
     for (int64_t r = 0; r < plan.rows; ++r) {
-      const Range range = plan.RowsOf(shape, r);
+      const Range range = plan.GetRows(shape, r);
       ASSERT_EQ(range.begin, row);
       ASSERT_GE(range.end, range.begin);
       row = range.end;
     }
     for (int64_t c = 0; c < plan.columns; ++c) {
-      const Range range = plan.ColumnsOf(shape, c);
+      const Range range = plan.GetColumns(shape, c);
       ASSERT_EQ(range.begin, column);
       ASSERT_GE(range.end, range.begin);
       column = range.end;

@@ -15,12 +15,12 @@
 namespace plumb {
 namespace {
 
-float FloatOf(uint32_t bits) {
+float FromBits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
-uint32_t BitsOf(float value) {
+uint32_t ToBits(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
@@ -31,7 +31,7 @@ std::vector<float> AllKinds() {
   std::vector<float> values;
   for (uint32_t top = 0; top < 0x10000u; ++top) {
     for (const uint32_t rest : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
-      values.push_back(FloatOf((top << 16) | rest));
+      values.push_back(FromBits((top << 16) | rest));
     }
   }
   return values;
@@ -43,11 +43,11 @@ TEST(SplitF32Test, EveryFloatRoundTrips) {
     SplitFloat(value, &high, &low);
     const float back = JoinFloat(high, low);
     if (std::isnan(value)) {
-      ASSERT_TRUE(std::isnan(back)) << std::hex << BitsOf(value);
-      ASSERT_TRUE(std::isnan(FloatFromBf16(high))) << std::hex << BitsOf(value);
-      ASSERT_EQ(std::signbit(back), std::signbit(value)) << std::hex << BitsOf(value);
+      ASSERT_TRUE(std::isnan(back)) << std::hex << ToBits(value);
+      ASSERT_TRUE(std::isnan(FloatFromBf16(high))) << std::hex << ToBits(value);
+      ASSERT_EQ(std::signbit(back), std::signbit(value)) << std::hex << ToBits(value);
     } else {
-      ASSERT_EQ(BitsOf(back), BitsOf(value));
+      ASSERT_EQ(ToBits(back), ToBits(value));
     }
   }
 }
@@ -56,7 +56,7 @@ TEST(SplitF32Test, HighIsTheNearestBf16) {
   for (const float value : AllKinds()) {
     uint16_t high, low;
     SplitFloat(value, &high, &low);
-    const uint32_t bits = BitsOf(value);
+    const uint32_t bits = ToBits(value);
     if (std::isnan(value)) continue;
     const bool tie = (bits & 0xffffu) == 0x8000u;  // the upper neighbour is larger in magnitude
     ASSERT_EQ(high, tie ? (bits >> 16) + 1 : Bf16FromFloat(value)) << std::hex << bits;
@@ -83,9 +83,9 @@ TEST(SplitF32Test, KernelsMatchScalarsAndWriteInBounds) {
         for (size_t i = 0; i < n; ++i) {
           uint16_t want_high, want_low;
           SplitFloat(kinds[i], &want_high, &want_low);
-          ASSERT_EQ(high[i], want_high) << target << std::hex << " " << BitsOf(kinds[i]);
-          ASSERT_EQ(low[i], want_low) << target << std::hex << " " << BitsOf(kinds[i]);
-          ASSERT_EQ(BitsOf(back[i]), BitsOf(JoinFloat(want_high, want_low))) << target;
+          ASSERT_EQ(high[i], want_high) << target << std::hex << " " << ToBits(kinds[i]);
+          ASSERT_EQ(low[i], want_low) << target << std::hex << " " << ToBits(kinds[i]);
+          ASSERT_EQ(ToBits(back[i]), ToBits(JoinFloat(want_high, want_low))) << target;
         }
         EXPECT_EQ(alone, high) << target;
         EXPECT_EQ(high[n], kUntouched) << target;

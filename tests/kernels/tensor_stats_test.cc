@@ -47,7 +47,7 @@ TEST(TensorStatsTest, EqualsALoopForAnySize) {
   for (const int64_t n : {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 100, 32768, 32769, 100000}) {
     SCOPED_TRACE(n);
     const std::vector<float> x = Numbers(n);
-    ExpectEqual(StatsOf(x.data(), n, 1), Naive(x));
+    ExpectEqual(ComputeStats(x.data(), n, 1), Naive(x));
   }
   EXPECT_EQ(TensorStats().Rms(), 0);
   EXPECT_EQ(TensorStats().Mean(), 0);
@@ -57,7 +57,7 @@ TEST(TensorStatsTest, CountsEveryElement) {
   for (size_t at = 0; at < 40; ++at) {
     std::vector<float> x(40, 0.0f);
     x[at] = -5;
-    const TensorStats stats = StatsOf(x.data(), 40, 1);
+    const TensorStats stats = ComputeStats(x.data(), 40, 1);
     EXPECT_EQ(stats.max_abs, 5) << at;
     EXPECT_EQ(stats.sum, -5) << at;
     EXPECT_EQ(stats.sum_squares, 25) << at;
@@ -72,7 +72,7 @@ TEST(TensorStatsTest, CountsAndSkipsNonFiniteValues) {
       std::vector<float> x = Numbers(static_cast<int64_t>(n));
       x[at] = kNaN;
       x[(at + 1) % n] = -kInfinity;
-      const TensorStats stats = StatsOf(x.data(), static_cast<int64_t>(n), 1);
+      const TensorStats stats = ComputeStats(x.data(), static_cast<int64_t>(n), 1);
       EXPECT_EQ(stats.nonfinite, 2);
       ExpectEqual(stats, Naive(x));
     }
@@ -82,7 +82,7 @@ TEST(TensorStatsTest, CountsAndSkipsNonFiniteValues) {
 TEST(TensorStatsTest, TheLargestFloatsDoNotOverflow) {
   constexpr float kMax = std::numeric_limits<float>::max();
   const std::vector<float> x(50000, -kMax);
-  const TensorStats stats = StatsOf(x.data(), 50000, 1);
+  const TensorStats stats = ComputeStats(x.data(), 50000, 1);
   EXPECT_EQ(stats.nonfinite, 0);
   EXPECT_EQ(stats.max_abs, kMax);
   EXPECT_NEAR(stats.Rms() / static_cast<double>(kMax), 1, 1e-9);
@@ -91,10 +91,10 @@ TEST(TensorStatsTest, TheLargestFloatsDoNotOverflow) {
 TEST(TensorStatsTest, DoesNotDependOnTheNumberOfThreads) {
   const int64_t n = 3000000;  // more than one wave of parts
   const std::vector<float> x = Numbers(n);
-  const TensorStats one = StatsOf(x.data(), n, 1);
+  const TensorStats one = ComputeStats(x.data(), n, 1);
   ExpectEqual(one, Naive(x));
   for (const int threads : {2, 3, 8}) {
-    const TensorStats more = StatsOf(x.data(), n, threads);
+    const TensorStats more = ComputeStats(x.data(), n, threads);
     EXPECT_EQ(more.sum, one.sum);
     EXPECT_EQ(more.sum_squares, one.sum_squares);
     EXPECT_EQ(more.max_abs, one.max_abs);
@@ -111,10 +111,10 @@ TEST(TensorStatsTest, Bf16MatchesTheValuesInF32) {
       x.push_back(FloatFromBf16(each));
     };
     for (const float value : Numbers(static_cast<int64_t>(n))) add(Bf16FromFloat(value));
-    ExpectEqual(StatsOf(bits.data(), static_cast<int64_t>(bits.size()), 2), Naive(x));
+    ExpectEqual(ComputeStats(bits.data(), static_cast<int64_t>(bits.size()), 2), Naive(x));
     add(kNaN);
     add(kInfinity);
-    const TensorStats stats = StatsOf(bits.data(), static_cast<int64_t>(bits.size()), 2);
+    const TensorStats stats = ComputeStats(bits.data(), static_cast<int64_t>(bits.size()), 2);
     EXPECT_EQ(stats.nonfinite, 2);
     ExpectEqual(stats, Naive(x));
   }
@@ -127,8 +127,8 @@ TEST(TensorStatsTest, SplitFloatsMatchF32BitForBit) {
       if (!finite) x[static_cast<size_t>(n / 2)] = std::numeric_limits<float>::quiet_NaN();
       std::vector<uint16_t> high(x.size()), low(x.size());
       SplitFloats(x.data(), n, 1, {high.data(), low.data()});
-      const TensorStats want = StatsOf(x.data(), n, 1);
-      const TensorStats got = StatsOf(SplitF32{high.data(), low.data()}, n, 3);
+      const TensorStats want = ComputeStats(x.data(), n, 1);
+      const TensorStats got = ComputeStats(SplitF32{high.data(), low.data()}, n, 3);
       EXPECT_EQ(got.count, want.count) << n;
       EXPECT_EQ(got.nonfinite, want.nonfinite) << n;
       EXPECT_EQ(got.sum, want.sum) << n;
@@ -140,8 +140,8 @@ TEST(TensorStatsTest, SplitFloatsMatchF32BitForBit) {
 
 TEST(TensorStatsTest, AddsUpParts) {
   const std::vector<float> x = Numbers(1000);
-  TensorStats stats = StatsOf(x.data(), 300, 1);
-  stats.Add(StatsOf(x.data() + 300, 700, 1));
+  TensorStats stats = ComputeStats(x.data(), 300, 1);
+  stats.Add(ComputeStats(x.data() + 300, 700, 1));
   ExpectEqual(stats, Naive(x));
 }
 

@@ -100,7 +100,7 @@ class BidirectionalTest : public ::testing::TestWithParam<Kind> {
     return *BuildForward(context_->model, context_->parameters, *context_->ops, options);
   }
 
-  ReferenceTensors FeedsOf(const Ids& ids) const {
+  ReferenceTensors MakeFeeds(const Ids& ids) const {
     ReferenceTensors feeds = Feeds(parameters_, Tokens(kRows, std::vector<int32_t>(kSeq, 0)));
     feeds["tokens"].i = ids.tokens;
     for (int32_t& token : feeds["tokens"].i) token = std::max(token, 0);
@@ -119,7 +119,7 @@ class BidirectionalTest : public ::testing::TestWithParam<Kind> {
 // The direction is random in every tensor, so a wrong element shows with probability one.
 TEST_P(BidirectionalTest, GradientsEqualCentralDifferencesAndTheReference) {
   const Ids ids = MakeIds(0, kRows, kSeq);
-  ReferenceTensors feeds = FeedsOf(ids);
+  ReferenceTensors feeds = MakeFeeds(ids);
   const auto analytic = ReferenceRun(Build(true), feeds);
   ASSERT_TRUE(analytic.ok()) << analytic.status();
   const Graph forward = Build(false);

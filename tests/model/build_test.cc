@@ -35,7 +35,7 @@ class BuildTest : public ::testing::Test {
     return *graph;
   }
 
-  static std::string OpsOf(const Graph& graph) {
+  static std::string ListOps(const Graph& graph) {
     return absl::StrJoin(graph.nodes, " ",
                          [](std::string* out, const Node& node) { out->append(node.op->name); });
   }
@@ -64,9 +64,9 @@ TEST_F(BuildTest, TheCachedGraphOfAPostNormModelWithRopeAndGroupedHeads) {
 TEST_F(BuildTest, EveryProgramEmitsTheSameFormulas) {
   TinyModel model;
   model.placement = "normformer";
-  const std::string train = OpsOf(Build(model.Text(), Program::kTrain));
-  EXPECT_EQ(OpsOf(Build(model.Text(), Program::kEval)), train);
-  std::string cached = OpsOf(Build(model.Text(), Program::kCached, 1));
+  const std::string train = ListOps(Build(model.Text(), Program::kTrain));
+  EXPECT_EQ(ListOps(Build(model.Text(), Program::kEval)), train);
+  std::string cached = ListOps(Build(model.Text(), Program::kCached, 1));
   size_t at;
   while ((at = cached.find("attention_cached")) != std::string::npos) {
     cached.replace(at, 16, "attention");
@@ -128,7 +128,7 @@ TEST_F(BuildTest, BatchStatisticsNormsCannotDecode) {
 TEST_F(BuildTest, NoneEqualsPreWithIdentityNorms) {
   TinyModel none;
   none.placement = "none";
-  const std::string expected = OpsOf(Build(none.Text(), Program::kTrain));
+  const std::string expected = ListOps(Build(none.Text(), Program::kTrain));
   for (const char* placement :
        {"pre", "post", "double", "peri", "olmo2", "bloom", "swin_v2", "qk_norm", "qk_norm_full",
         "olmo2_qk", "double_qk", "sub_ln", "hybrid_norm", "hybrid_norm_star"}) {
@@ -136,11 +136,11 @@ TEST_F(BuildTest, NoneEqualsPreWithIdentityNorms) {
     model.placement = placement;
     model.norm = "none";
     const Graph graph = Build(model.Text(), Program::kTrain);
-    EXPECT_EQ(OpsOf(graph), expected) << placement;
+    EXPECT_EQ(ListOps(graph), expected) << placement;
     EXPECT_EQ(graph.values.size(), Build(none.Text(), Program::kTrain).values.size()) << placement;
   }
   none.norm = "rms_norm";  // no slot applies it
-  EXPECT_EQ(OpsOf(Build(none.Text(), Program::kTrain)), expected);
+  EXPECT_EQ(ListOps(Build(none.Text(), Program::kTrain)), expected);
 }
 
 TEST_F(BuildTest, TheEmbeddingIsScaledBeforePositionsAreAdded) {

@@ -116,7 +116,7 @@ TEST_F(ExpertsTest, DescribedByTheirEquation) {
 
 // -- Cost
 
-double FlopsOf(const Graph& graph) {
+double CountFlops(const Graph& graph) {
   double flops = 0;
   for (const NodeTime& node : NodeCosts(graph)) flops += node.flops;
   return flops;
@@ -140,11 +140,11 @@ TEST_F(ExpertsTest, FlopsFollowTheChosenExperts) {
     const auto program = [&](const ModelContext& context, bool gradients) {
       return *BuildProgram(context, Train(format), gradients);
     };
-    EXPECT_EQ(FlopsOf(program(*many, false)) - FlopsOf(program(*few, false)), kRouter);
-    EXPECT_EQ(FlopsOf(program(*many, true)) - FlopsOf(program(*few, true)), 3 * kRouter);
+    EXPECT_EQ(CountFlops(program(*many, false)) - CountFlops(program(*few, false)), kRouter);
+    EXPECT_EQ(CountFlops(program(*many, true)) - CountFlops(program(*few, true)), 3 * kRouter);
     constexpr double kTwoExperts = 2 * 2.0 * 2 * kHidden * kWidth * kTokens * kLayers;
-    EXPECT_EQ(FlopsOf(program(*twice, false)) - FlopsOf(program(*few, false)), kTwoExperts);
-    EXPECT_EQ(FlopsOf(program(*twice, true)) - FlopsOf(program(*few, true)), 3 * kTwoExperts);
+    EXPECT_EQ(CountFlops(program(*twice, false)) - CountFlops(program(*few, false)), kTwoExperts);
+    EXPECT_EQ(CountFlops(program(*twice, true)) - CountFlops(program(*few, true)), 3 * kTwoExperts);
   }
   // The number of rows grouped by expert is the number of chosen experts per token.
   const Graph graph =

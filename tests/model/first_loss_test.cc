@@ -33,7 +33,7 @@ struct FirstLossModel {
 class FirstLossTest : public ::testing::Test {
  protected:
   // Returns (initial loss - log(vocab_size)) / log(vocab_size).
-  double ExcessOf(const FirstLossModel& model) {
+  double ComputeExcess(const FirstLossModel& model) {
     auto made = TryModel(runtime_.get(), model.Text());
     if (!made.ok()) return NotComputed(made.status());
     const absl::Status drawn = ToStatus(made->Init(7));
@@ -78,7 +78,7 @@ TEST_F(FirstLossTest, EqualsAUniformGuessAtAllWidths) {
           model.vocabulary = 256;
           // It has no norm before its head, so that with a separate head the excess is 6 % or 7 %.
           if (!tied && model.placement == "rezero") continue;
-          EXPECT_NEAR(ExcessOf(model), 0, kTolerance)
+          EXPECT_NEAR(ComputeExcess(model), 0, kTolerance)
               << placement << " " << positions << " width " << width << (tied ? " tied" : "");
         }
       }
@@ -96,7 +96,7 @@ TEST_F(FirstLossTest, EqualsAUniformGuessInTiedPlacements) {
       FirstLossModel model;
       model.placement = placement;
       model.width = width;
-      EXPECT_NEAR(ExcessOf(model), 0, two_streams.count(placement) > 0 ? 0.15 : kTolerance)
+      EXPECT_NEAR(ComputeExcess(model), 0, two_streams.count(placement) > 0 ? 0.15 : kTolerance)
           << placement << " width " << width;
     }
   }
@@ -104,7 +104,7 @@ TEST_F(FirstLossTest, EqualsAUniformGuessInTiedPlacements) {
 
 TEST_F(FirstLossTest, EqualsAUniformGuessInTiedModels) {
   const auto expect = [this](const char* name, const FirstLossModel& model) {
-    EXPECT_NEAR(ExcessOf(model), 0, kTolerance) << name;
+    EXPECT_NEAR(ComputeExcess(model), 0, kTolerance) << name;
   };
   FirstLossModel model;
   for (const int layers : {1, 12}) {

@@ -39,17 +39,17 @@ TEST(MatchesPatternTest, StarsMatchAnyCharacters) {
 class InitRulesTest : public ::testing::Test {
  protected:
   // Returns the distribution of a parameter, such as "uniform(-0.5, 0.5)".
-  std::string InitOf(const std::string& text, const std::string& name) {
+  std::string GetInit(const std::string& text, const std::string& name) {
     const auto context = MakeContext(runtime_.get(), text);
     for (const ParameterSpec& parameter : context->parameters) {
       if (parameter.name == name) return parameter.init.ToString();
     }
     return absl::StrCat("no parameter ", name);
   }
-  std::string InitOf(const TinyModel& model, const std::string& name) {
-    return InitOf(model.Text(), name);
+  std::string GetInit(const TinyModel& model, const std::string& name) {
+    return GetInit(model.Text(), name);
   }
-  absl::Status ErrorOf(const TinyModel& model) {
+  absl::Status GetError(const TinyModel& model) {
     return TryContext(runtime_.get(), model.Text()).status();
   }
 
@@ -61,14 +61,14 @@ TEST_F(InitRulesTest, DefaultsFollowPyTorch) {
   model_.d_model = 16;
   model_.d_ff = 100;
   model_.more = "attention { bias: true } mlp { bias: true } head_bias: true";
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 1)");
-  EXPECT_EQ(InitOf(model_, "embedding.position.weight"), "normal(0, 1)");
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.25, 0.25)");
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.up.bias"), "uniform(-0.25, 0.25)");
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.weight"), "uniform(-0.1, 0.1)");
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.bias"), "uniform(-0.1, 0.1)");
-  EXPECT_EQ(InitOf(model_, "head.weight"), "uniform(-0.25, 0.25)");
-  EXPECT_EQ(InitOf(model_, "head.bias"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), "normal(0, 1)");
+  EXPECT_EQ(GetInit(model_, "embedding.position.weight"), "normal(0, 1)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.q.weight"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.up.bias"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.down.weight"), "uniform(-0.1, 0.1)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.down.bias"), "uniform(-0.1, 0.1)");
+  EXPECT_EQ(GetInit(model_, "head.weight"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(GetInit(model_, "head.bias"), "uniform(-0.25, 0.25)");
 }
 
 TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
@@ -76,19 +76,19 @@ TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
   model_.vocab_size = 65;
   model_.more = "tie_embeddings: true";
   const std::string small = absl::StrCat("normal(0, ", std::log(65.0) / 128, ")");
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), small);
-  EXPECT_EQ(InitOf(model_, "embedding.position.weight"), small);
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.125, 0.125)");
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), small);
+  EXPECT_EQ(GetInit(model_, "embedding.position.weight"), small);
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.q.weight"), "uniform(-0.125, 0.125)");
   // These distributions equal those of a head alone, in a narrow model and with norms that keep the
   // length of a row.
   model_.norm = "dyt";
   const std::string of_head = absl::StrCat("normal(0, ", 1 / std::sqrt(3 * 64.0), ")");
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), of_head);
   model_.norm = "rms_norm";
   model_.vocab_size = 1 << 20;
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), of_head);
   model_.more += " init { match: \"embedding.*\" normal { std: \"0.5\" } }";
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 0.5)");
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), "normal(0, 0.5)");
 }
 
 TEST_F(InitRulesTest, ConvolutionsFollowPyTorchAndSinksAreZero) {
@@ -117,7 +117,7 @@ TEST_F(InitRulesTest, DistributionsHaveTheirParameters) {
   // The shapes are [12, 8] for up (fan_in 8, fan_out 12) and [5, 8] for embedding.token.
   const auto of = [&](const std::string& distribution) {
     model_.more = absl::StrCat("init { match: \"*.mlp.up.weight\" ", distribution, " }");
-    return InitOf(model_, "layers.0.mlp.up.weight");
+    return GetInit(model_, "layers.0.mlp.up.weight");
   };
   EXPECT_EQ(of("normal { mean: \"1\" std: \"0.5\" }"), "normal(1, 0.5)");
   EXPECT_EQ(of("normal {}"), "normal(0, 1)");
@@ -141,11 +141,11 @@ TEST_F(InitRulesTest, Gpt2ScalesItsResidualProjections) {
     init { match: "*" normal { std: "0.02" } }
     init { match: "*.attention.o.weight" scale: "1 / sqrt(2 * n_layer)" }
     init { match: "*.mlp.down.weight" scale: "1 / sqrt(2 * n_layer)" })pbtxt";
-  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 0.02)");
-  EXPECT_EQ(InitOf(model_, "layers.7.attention.o.weight"), "normal(0, 0.005)");
-  EXPECT_EQ(InitOf(model_, "layers.0.mlp.down.weight"), "normal(0, 0.005)");
-  EXPECT_EQ(InitOf(model_, "layers.0.mlp.up.weight"), "normal(0, 0.02)");
-  EXPECT_EQ(InitOf(model_, "end.norm.weight"), "constant(1)");
+  EXPECT_EQ(GetInit(model_, "embedding.token.weight"), "normal(0, 0.02)");
+  EXPECT_EQ(GetInit(model_, "layers.7.attention.o.weight"), "normal(0, 0.005)");
+  EXPECT_EQ(GetInit(model_, "layers.0.mlp.down.weight"), "normal(0, 0.005)");
+  EXPECT_EQ(GetInit(model_, "layers.0.mlp.up.weight"), "normal(0, 0.02)");
+  EXPECT_EQ(GetInit(model_, "end.norm.weight"), "constant(1)");
 }
 
 TEST_F(InitRulesTest, LaterDistributionsOverrideAndScalesMultiply) {
@@ -153,9 +153,9 @@ TEST_F(InitRulesTest, LaterDistributionsOverrideAndScalesMultiply) {
     init { match: "*" constant { value: "3" } scale: "2" }
     init { match: "layers.*" constant { value: "5" } scale: "1 / layer" }
     init { match: "*.up.weight" scale: "sublayer" })pbtxt";
-  EXPECT_EQ(InitOf(model_, "head.weight"), "constant(6)");
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.weight"), "constant(5)");
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.up.weight"), "constant(20)");
+  EXPECT_EQ(GetInit(model_, "head.weight"), "constant(6)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.down.weight"), "constant(5)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.up.weight"), "constant(20)");
 }
 
 TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
@@ -165,17 +165,17 @@ TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
   model_.d_ff = 16;
   model_.more = "attention { bias: true } mlp { gated: true bias: true }";
   for (const char* name : {"attention.v", "attention.o", "mlp.gate", "mlp.up", "mlp.down"}) {
-    EXPECT_EQ(InitOf(model_, absl::StrCat("layers.1.", name, ".weight")), "uniform(-0.125, 0.125)")
+    EXPECT_EQ(GetInit(model_, absl::StrCat("layers.1.", name, ".weight")), "uniform(-0.125, 0.125)")
         << name;
   }
   for (const char* name : {"layers.1.attention.q.weight", "layers.1.attention.k.weight",
                            "layers.1.attention.v.bias", "layers.1.mlp.up.bias", "head.weight"}) {
-    EXPECT_EQ(InitOf(model_, name), "uniform(-0.25, 0.25)") << name;
+    EXPECT_EQ(GetInit(model_, name), "uniform(-0.25, 0.25)") << name;
   }
   // The factor applies to the model's distribution, as in the paper.
   model_.more = "init { match: \"layers.*.weight\" xavier_normal {} }";
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.25)");
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.v.weight"), "normal(0, 0.125)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.q.weight"), "normal(0, 0.25)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.v.weight"), "normal(0, 0.125)");
 }
 
 TEST_F(InitRulesTest, PlacementRulesApplyToItsLayers) {
@@ -184,20 +184,20 @@ TEST_F(InitRulesTest, PlacementRulesApplyToItsLayers) {
     placement { name: "zero" each: "x = x + f(x)" init { match: "*.o.weight" constant {} } }
     layers { repeat: 1 block { placement: "zero" } }
     layers { repeat: 1 block { placement: "none" } })pbtxt";
-  EXPECT_EQ(InitOf(text, "layers.0.attention.o.weight"), "constant(0)");
-  EXPECT_EQ(InitOf(text, "layers.1.attention.o.weight"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(GetInit(text, "layers.0.attention.o.weight"), "constant(0)");
+  EXPECT_EQ(GetInit(text, "layers.1.attention.o.weight"), "uniform(-0.25, 0.25)");
 }
 
 TEST_F(InitRulesTest, APatternThatMatchesNothingIsAnError) {
   model_.more = "init { match: \"*.attn.o.weight\" scale: \"2\" }";
-  EXPECT_EQ(ErrorOf(model_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetError(model_).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
-      std::string(ErrorOf(model_).message()),
+      std::string(GetError(model_).message()),
       AllOf(HasSubstr("test.pbtxt:"), HasSubstr("*.attn.o.weight"), HasSubstr("matches no")));
   model_.placement = "mine";
   model_.more = R"pbtxt(placement { name: "mine" each: "x = x + f(x)"
                                init { match: "*.mpl.*" scale: "2" } })pbtxt";
-  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("*.mpl.*"));
+  EXPECT_THAT(std::string(GetError(model_).message()), HasSubstr("*.mpl.*"));
 }
 
 // Trinity and Pangu start with small gains of norms.
@@ -215,23 +215,23 @@ TEST_F(InitRulesTest, RulesMatchNormsAndLearnedValues) {
     init { match: "*.mlp.norm.weight" normal { mean: "layer" std: "0.1" } scale: "2" }
     init { match: "*.gate" scale: "0.5" }
     init { match: "layers.*" normal { std: "0.5" } })pbtxt";
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.norm_out.weight"),
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.norm_out.weight"),
             absl::StrCat("constant(", 1 / std::sqrt(2.0), ")"));
-  EXPECT_EQ(InitOf(model_, "layers.1.mlp.norm.weight"), "normal(4, 0.2)");
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.gate"), "constant(0.25)");
+  EXPECT_EQ(GetInit(model_, "layers.1.mlp.norm.weight"), "normal(4, 0.2)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.gate"), "constant(0.25)");
   // A pattern that also matches weights applies only to weights.
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.norm.weight"), "constant(1)");
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.5)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.norm.weight"), "constant(1)");
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.q.weight"), "normal(0, 0.5)");
   model_.more += " init { match: '*.norm_out.*' xavier_normal {} }";
-  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("has no fans"));
+  EXPECT_THAT(std::string(GetError(model_).message()), HasSubstr("has no fans"));
 }
 
 TEST_F(InitRulesTest, TruncatedNormalHasItsCut) {
   model_.more = R"pbtxt(
     init { match: "*.q.weight" truncated_normal { mean: "1" std: "0.02" cut: "3" } scale: "2" }
     init { match: "*.k.weight" truncated_normal { std: "1 / sqrt(d_model)" } })pbtxt";
-  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "truncated_normal(2, 0.04, cut 3)");
-  EXPECT_THAT(InitOf(model_, "layers.0.attention.k.weight"), HasSubstr(", cut 2)"));
+  EXPECT_EQ(GetInit(model_, "layers.0.attention.q.weight"), "truncated_normal(2, 0.04, cut 3)");
+  EXPECT_THAT(GetInit(model_, "layers.0.attention.k.weight"), HasSubstr(", cut 2)"));
 }
 
 TEST_F(InitRulesTest, InvalidDistributionsAreErrors) {
@@ -246,8 +246,8 @@ TEST_F(InitRulesTest, InvalidDistributionsAreErrors) {
   };
   for (const auto& [rule, said] : errors) {
     model_.more = rule;
-    EXPECT_EQ(ErrorOf(model_).code(), absl::StatusCode::kInvalidArgument) << rule;
-    EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr(said)) << rule;
+    EXPECT_EQ(GetError(model_).code(), absl::StatusCode::kInvalidArgument) << rule;
+    EXPECT_THAT(std::string(GetError(model_).message()), HasSubstr(said)) << rule;
   }
 }
 

@@ -200,7 +200,7 @@ class NumericBackend : public NullBackend {
                                         AtPoint at_point) override {
     const TensorHandle out = Map(site.spec->name, kWidth, inputs);
     inside_ = true;
-    for (const char* point : PointsOf(*site.spec)) {
+    for (const char* point : ListPoints(*site.spec)) {
       PLUMB_RETURN_IF_ERROR(at_point(point, 0).status());
     }
     inside_ = false;

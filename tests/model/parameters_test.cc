@@ -39,7 +39,7 @@ class ParametersTest : public ::testing::Test {
     return lines;
   }
 
-  absl::Status ErrorOf(const std::string& text) {
+  absl::Status GetError(const std::string& text) {
     return TryContext(runtime_.get(), text).status();
   }
 
@@ -288,9 +288,10 @@ TEST_F(ParametersTest, SharingLayersHaveOwnNormBuffers) {
 TEST_F(ParametersTest, RefusesToShareOtherShapes) {
   const auto error = [&](const std::string& first, const std::string& second) {
     const std::string block = "layers { block { placement: \"pre\" share: \"a\" ";
-    return std::string(ErrorOf(absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 ",
-                                            block, first, "} } ", block, second, "} }"))
-                           .message());
+    return std::string(
+        GetError(absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 ", block, first,
+                              "} } ", block, second, "} }"))
+            .message());
   };
   const std::string rms = "norm: \"rms_norm\" ";
   EXPECT_EQ(error(rms, rms), "");
@@ -311,7 +312,7 @@ TEST_F(ParametersTest, RefusesSlotsNamedLikeAProjection) {
   model.placement = "mine";
   const auto error_of = [&](const std::string& body) {
     model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
-    return ErrorOf(model.Text());
+    return GetError(model.Text());
   };
   const std::pair<const char*, const char*> errors[] = {
       {"slot { name: \"up\" } each: \"x = x + f(up(x))\"", "layers.0.mlp.up.weight"},
@@ -334,15 +335,15 @@ TEST_F(ParametersTest, RefusesMoreParametersThanCanBeCounted) {
   TinyModel model;
   model.more = "head_dim: 16777216";
   model.n_head = model.n_kv_head = model.d_model = 16777216;
-  EXPECT_EQ(ErrorOf(model.Text()).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(ErrorOf(model.Text()).message()), HasSubstr("parameters; at most"));
+  EXPECT_EQ(GetError(model.Text()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(GetError(model.Text()).message()), HasSubstr("parameters; at most"));
 }
 
 TEST_F(ParametersTest, RefusesADimensionThatItsNormRefuses) {
   TinyModel model;
   model.more = R"(norm { name: "bad" plugin: "rms_norm" attr { name: "eps" number: -1 } })";
   model.norm = "bad";
-  const absl::Status status = ErrorOf(model.Text());
+  const absl::Status status = GetError(model.Text());
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("eps"));
 }

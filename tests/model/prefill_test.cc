@@ -48,7 +48,7 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   return absl::StrCat(info.param.placement, "_", info.param.name);
 }
 
-int LayersOf(const std::string& placement) { return placement == "swin_v2" ? 6 : 2; }
+int GetLayers(const std::string& placement) { return placement == "swin_v2" ? 6 : 2; }
 
 BuildOptions Prompt(int64_t batch, int64_t seq, WeightFormat format = WeightFormat::kF32) {
   BuildOptions options;
@@ -65,7 +65,7 @@ class PrefillTest : public ::testing::Test {
     TinyModel model;
     model.placement = c.placement;
     model.norm = "layer_norm";
-    model.n_layer = LayersOf(c.placement);
+    model.n_layer = GetLayers(c.placement);
     model.n_head = 4;
     model.d_model = 16;
     model.d_ff = 24;
@@ -142,7 +142,7 @@ TEST_P(PrefillEveryPlacementTest, ComputesTheSameLogitsAndCaches) {
 
 TEST_P(PrefillEveryPlacementTest, LastLayerComputesOnlyKeysAndValuesOfAllTokens) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
-  const int layers = LayersOf(GetParam().placement);
+  const int layers = GetLayers(GetParam().placement);
   const Graph graph = Narrowed(*context, Prompt(kBatch, 7));
   const auto tokens = [&graph](int layer, const std::string& name) {
     const ValueId id = graph.FindValue(absl::StrCat("layers.", layer, ".", name));

@@ -32,7 +32,7 @@ OpCase Undifferentiated(OpCase c) {
   return c;
 }
 
-Attrs RowsOf(std::vector<double> rows) { return {{"rows", std::move(rows)}}; }
+Attrs GetRows(std::vector<double> rows) { return {{"rows", std::move(rows)}}; }
 
 }  // namespace
 
@@ -50,7 +50,7 @@ std::vector<OpCase> Int8OpCases() {
     c.name = absl::StrCat(m, "x", n, "x", k);
     c.inputs = {Random({m, k}), RandomInt8(n, k), Scales(n, k)};
     if ((m + n) % 2 == 0) c.inputs.push_back(Random({n}));
-    c.attrs = RowsOf({static_cast<double>(n)});
+    c.attrs = GetRows({static_cast<double>(n)});
     c.tolerance = kRounded;
     cases.push_back(Undifferentiated(std::move(c)));
   }
@@ -58,7 +58,7 @@ std::vector<OpCase> Int8OpCases() {
   batched.op = "matmul_int8";
   batched.name = "batched rows and bias";
   batched.inputs = {Random({2, 3, 64}), RandomInt8(10, 64), Scales(10, 64), Random({10})};
-  batched.attrs = RowsOf({10});
+  batched.attrs = GetRows({10});
   batched.tolerance = kRounded;
   cases.push_back(Undifferentiated(std::move(batched)));
 
@@ -72,7 +72,7 @@ std::vector<OpCase> Int8OpCases() {
                   Scales(9, 192),   RandomInt8(300, 192), Scales(300, 192)};
       if (biases == 1) c.inputs.insert(c.inputs.end(), {Random({70})});
       if (biases == 3) c.inputs.insert(c.inputs.end(), {Random({70}), Random({9}), Random({300})});
-      c.attrs = RowsOf({70, 9, 300});
+      c.attrs = GetRows({70, 9, 300});
       c.tolerance = kRounded;
       cases.push_back(Undifferentiated(std::move(c)));
     }

@@ -65,7 +65,7 @@ void AddFormula(std::vector<OpCase>* cases, const std::string& name,
   cases->back().tolerance = 1e-5;
   const std::vector<bool> wanted(inputs.size(), true);
   const std::vector<bool> given(program->graph().outputs.size(), true);
-  const auto gradient = program->GradientOf(Ops(), wanted, given);
+  const auto gradient = program->BuildGradient(Ops(), wanted, given);
   ASSERT_TRUE(gradient.ok()) << gradient.status();
   std::vector<CaseInput> operands = inputs;
   for (const GraphOutput& output : program->graph().outputs) {

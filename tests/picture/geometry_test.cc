@@ -16,7 +16,7 @@ struct Piece {
   double left, top, right, bottom;
 };
 
-std::vector<Piece> PiecesOf(const SectionBox& section) {
+std::vector<Piece> GetPieces(const SectionBox& section) {
   std::vector<Piece> pieces;
   for (const WireLine& wire : section.wires) {
     for (size_t i = 0; i + 1 < wire.points.size(); ++i) {
@@ -44,7 +44,7 @@ bool Overlap(const Piece& a, const Piece& b) {
 TEST(GeometryTest, NoWireRunsThroughANodeOrUpwards) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     for (const SectionBox& section : Measure(flow.picture).sections) {
-      for (const Piece& piece : PiecesOf(section)) {
+      for (const Piece& piece : GetPieces(section)) {
         for (const NodeBox& box : section.nodes) {
           EXPECT_FALSE(RunsThrough(piece, box)) << flow.name;
         }
@@ -77,7 +77,7 @@ TEST(GeometryTest, NodesDoNotTouch) {
 TEST(GeometryTest, WiresOverlapOnlyAtACommonNode) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     for (const SectionBox& section : Measure(flow.picture).sections) {
-      const std::vector<Piece> pieces = PiecesOf(section);
+      const std::vector<Piece> pieces = GetPieces(section);
       for (const Piece& a : pieces) {
         for (const Piece& b : pieces) {
           if (a.wire->from == b.wire->from || a.wire->to == b.wire->to) continue;

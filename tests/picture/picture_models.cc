@@ -94,7 +94,7 @@ FlowSection RandomSection(int streams, int inner, std::mt19937* random) {
 
 }  // namespace
 
-absl::StatusOr<FlowPicture> FlowOf(const TinyModel& model, const PictureOptions& options) {
+absl::StatusOr<FlowPicture> MakeFlow(const TinyModel& model, const PictureOptions& options) {
   return RecordFlow(Context(model)->model, options);
 }
 
@@ -102,10 +102,12 @@ FlowPicture FlowOfPlacement(const std::string& placement, int n_layer) {
   TinyModel model;
   model.placement = placement;
   model.n_layer = n_layer;
-  return *FlowOf(model);
+  return *MakeFlow(model);
 }
 
-FlowPicture FlowOfBody(const std::string& body, int n_layer) { return *FlowOf(Own(body, n_layer)); }
+FlowPicture FlowOfBody(const std::string& body, int n_layer) {
+  return *MakeFlow(Own(body, n_layer));
+}
 
 FlowSection LargeSection(int inner) {
   std::mt19937 random(1);
@@ -131,7 +133,7 @@ std::vector<NamedFlow> FlowsOfAllSorts() {
       TinyModel model;
       model.placement = placement;
       model.n_layer = n_layer;
-      absl::StatusOr<FlowPicture> flow = FlowOf(model);
+      absl::StatusOr<FlowPicture> flow = MakeFlow(model);
       if (!flow.ok()) continue;
       flows.push_back({placement, *std::move(flow)});
       break;

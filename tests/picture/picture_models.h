@@ -13,7 +13,7 @@
 namespace plumb {
 
 // Returns the data flow of a small model.
-absl::StatusOr<FlowPicture> FlowOf(const TinyModel& model, const PictureOptions& options = {});
+absl::StatusOr<FlowPicture> MakeFlow(const TinyModel& model, const PictureOptions& options = {});
 FlowPicture FlowOfPlacement(const std::string& placement, int n_layer = 2);
 // Returns the data flow of a placement with this body.
 FlowPicture FlowOfBody(const std::string& body, int n_layer = 2);

@@ -45,13 +45,13 @@ TEST(RecordTest, ShowsOneLayerByNumber) {
   model.n_layer = 4;
   PictureOptions options;
   options.layer = 3;
-  const FlowPicture picture = *FlowOf(model, options);
+  const FlowPicture picture = *MakeFlow(model, options);
   ASSERT_EQ(picture.sections.size(), 3u);
   EXPECT_THAT(picture.sections[1].ToString(), HasSubstr("layer 3: ln_scaling"));
   EXPECT_THAT(picture.sections[1].ToString(), HasSubstr("attention <- 0.5 * 1"));
   for (const int64_t layer : {-1, 4}) {
     options.layer = layer;
-    EXPECT_EQ(FlowOf(model, options).status().message(),
+    EXPECT_EQ(MakeFlow(model, options).status().message(),
               absl::StrCat("there is no layer ", layer, "; layers are 0..3"));
   }
 }
@@ -60,7 +60,7 @@ TEST(RecordTest, MarksOptionsOfSublayers) {
   TinyModel model;
   model.n_layer = 4;
   model.more = "attention { window: \"4 * (layer % 2)\" score_cap: \"50\" sinks: true } ";
-  const FlowPicture picture = *FlowOf(model);
+  const FlowPicture picture = *MakeFlow(model);
   ASSERT_EQ(picture.sections.size(), 4u);
   EXPECT_EQ(picture.sections[1].title, "layers 0, 2: pre");
   EXPECT_THAT(picture.sections[1].ToString(),
@@ -86,10 +86,10 @@ TEST(RecordTest, RefusesTooManyKindsOfLayers) {
   model.placement = "mine";
   model.n_layer = 8;
   model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
-  EXPECT_THAT(FlowOf(model).status().message(), HasSubstr("more than 6 kinds"));
+  EXPECT_THAT(MakeFlow(model).status().message(), HasSubstr("more than 6 kinds"));
   PictureOptions options;
   options.layer = 5;
-  EXPECT_TRUE(FlowOf(model, options).ok());
+  EXPECT_TRUE(MakeFlow(model, options).ok());
 }
 
 // Pictures that would be too large are refused.
@@ -101,7 +101,7 @@ TEST(RecordTest, RefusesTooLargePictures) {
   TinyModel model;
   model.placement = "mine";
   model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
-  EXPECT_THAT(FlowOf(model).status().message(), HasSubstr("too large for a picture"));
+  EXPECT_THAT(MakeFlow(model).status().message(), HasSubstr("too large for a picture"));
 }
 
 // A wire that takes a value from inside a sublayer says which one, and where it goes.
@@ -113,7 +113,7 @@ TEST(RecordTest, WiresFromInsideASublayerNameTheirValue) {
     name: "mine" block: "x = x + attention(x)" block: "x = x + mlp(x) + 2 * u[layer]"
     inside { point: "attention.v" rule: "u[layer] = sigmoid(v)" }
     inside { point: "mlp.hidden" rule: "hidden = hidden + u[layer]" } })pbtxt";
-  const std::string layer = FlowOf(model)->sections[1].ToString();
+  const std::string layer = MakeFlow(model)->sections[1].ToString();
   EXPECT_THAT(layer, HasSubstr("sublayer mlp <- 2, sigmoid(v) → hidden: 1 {"));
   EXPECT_THAT(layer, HasSubstr("sigmoid(v): 2 * 1\n"));
 }

@@ -35,7 +35,7 @@ class LibraryTest : public ::testing::Test {
     EXPECT_TRUE(file.problem.ok()) << file.problem;
     return file;
   }
-  static std::string VersionOf(const absl::StatusOr<plumb_norm_plugin_v1_fn>& entry) {
+  static std::string GetVersion(const absl::StatusOr<plumb_norm_plugin_v1_fn>& entry) {
     return entry.ok() ? (*entry)(0)->version : entry.status().ToString();
   }
 
@@ -47,30 +47,30 @@ TEST_F(LibraryTest, LoadsTheFileThatWasInspected) {
   const std::string path = Install("half", "norm"), other = Install("half_again", "other");
   const LibraryFile file = Inspect(path);
   fs::rename(other, path);
-  EXPECT_EQ(VersionOf(LoadLibrary(file)), "1.0.0");
-  EXPECT_EQ(VersionOf(LoadLibrary(Inspect(path))), "2.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(file)), "1.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(Inspect(path))), "2.0.0");
 }
 
 TEST_F(LibraryTest, RefusesAFileWrittenAfterInspection) {
   const std::string path = Install("half", "norm");
   const LibraryFile file = Inspect(path);
   std::ofstream(path, std::ios::app | std::ios::binary) << "more";
-  EXPECT_THAT(VersionOf(LoadLibrary(file)), HasSubstr("norm.so: was replaced or changed"));
+  EXPECT_THAT(GetVersion(LoadLibrary(file)), HasSubstr("norm.so: was replaced or changed"));
 }
 
 // The loader identifies a library by the name with which it was opened, and descriptors reuse the
 // same few numbers.
 TEST_F(LibraryTest, ReusedDescriptorsOpenTheirOwnLibrary) {
   const std::string first = Install("half", "first"), second = Install("half_again", "second");
-  EXPECT_EQ(VersionOf(LoadLibrary(Inspect(first))), "1.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(Inspect(first))), "1.0.0");
   // Some hosts close all descriptors.
   for (int fd = STDERR_FILENO + 1; fd < 64; ++fd) {
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     std::error_code error;
     if (fs::read_symlink(link, error).string().find(directory_) == 0) close(fd);
   }
-  EXPECT_EQ(VersionOf(LoadLibrary(Inspect(second))), "2.0.0");
-  EXPECT_EQ(VersionOf(LoadLibrary(Inspect(first))), "1.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(Inspect(second))), "2.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(Inspect(first))), "1.0.0");
 }
 
 TEST_F(LibraryTest, RepeatedLoadsLeakNoDescriptors) {
@@ -89,7 +89,7 @@ TEST_F(LibraryTest, RepeatedLoadsLeakNoDescriptors) {
 TEST_F(LibraryTest, FindsLibrariesInTheSameDirectory) {
   Install("companion", "companion");
   const std::string path = Install("with_companion", "norm");
-  EXPECT_EQ(VersionOf(LoadLibrary(Inspect(path))), "1.0.0");
+  EXPECT_EQ(GetVersion(LoadLibrary(Inspect(path))), "1.0.0");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ std::vector<std::pair<std::string, NormAttrs>> OtherAttributes() {
           {"group_norm", {{"groups", 4.0}}}, {"group_norm", {{"affine", false}, {"groups", 2.0}}}};
 }
 
-std::vector<Case> CasesOf(const NormPlugin& plugin, int level) {
+std::vector<Case> GetCases(const NormPlugin& plugin, int level) {
   std::string word = plugin.id();
   std::replace(word.begin(), word.end(), '.', '_');
   const std::string suffix = level == 3 ? "" : absl::StrCat("_level_", level);
@@ -68,7 +68,7 @@ std::vector<Case> AllCases() {
   for (const int level : {0, 1, 2, 3}) {
     for (const NormPlugin* plugin : BuiltPlugins(level).Loaded()) {
       if (plugin->cross_row()) continue;
-      for (Case& each : CasesOf(*plugin, level)) cases.push_back(std::move(each));
+      for (Case& each : GetCases(*plugin, level)) cases.push_back(std::move(each));
     }
   }
   return cases;

@@ -24,7 +24,7 @@ absl::Status Expect(bool holds, const std::string& what) {
   return holds ? absl::OkStatus() : absl::InternalError(absl::StrCat("not so: ", what));
 }
 
-char ByteOf(int from, int to, int i, size_t k) {
+char TestByte(int from, int to, int i, size_t k) {
   return static_cast<char>(from * 31 + to * 7 + i * 3 + static_cast<int>(k % 1021));
 }
 
@@ -58,7 +58,7 @@ absl::Status AllToAll(Communicator* ranks, uint32_t seed) {
     const int from = each.send ? me : each.peer, to = each.send ? each.peer : me;
     each.data.resize(bytes[(from * size + to) * kMessages + each.at]);
     for (size_t k = 0; each.send && k < each.data.size(); ++k)
-      each.data[k] = ByteOf(from, to, each.at, k);
+      each.data[k] = TestByte(from, to, each.at, k);
     auto transfer = each.send
                         ? ranks->StartSend(to, kTagStudy, each.data.data(), each.data.size())
                         : ranks->StartReceive(from, kTagStudy, each.data.data(), each.data.size());
@@ -75,7 +75,8 @@ absl::Status AllToAll(Communicator* ranks, uint32_t seed) {
       }
     }
     for (size_t k = 0; !each.send && k < each.data.size(); ++k) {
-      PLUMB_RETURN_IF_ERROR(Expect(each.data[k] == ByteOf(each.peer, me, each.at, k), "its bytes"));
+      PLUMB_RETURN_IF_ERROR(
+          Expect(each.data[k] == TestByte(each.peer, me, each.at, k), "its bytes"));
     }
   }
   return ranks->Barrier();
@@ -130,7 +131,7 @@ absl::Status Large(Communicator* ranks) {
   const size_t bytes = (size_t{1} << 31) + 12345;
   std::vector<char> data(bytes);
   if (ranks->rank() == 0) {
-    for (size_t k = 0; k < bytes; k += 4093) data[k] = ByteOf(0, 1, 0, k);
+    for (size_t k = 0; k < bytes; k += 4093) data[k] = TestByte(0, 1, 0, k);
     data[bytes - 1] = 77;
     return Send(ranks, 1, kTagGradientSums, data.data(), bytes);
   }
@@ -143,7 +144,7 @@ absl::Status Large(Communicator* ranks) {
   }
   PLUMB_RETURN_IF_ERROR(Receive(ranks, 0, kTagGradientSums, data.data(), bytes));
   for (size_t k = 0; k < bytes - 1; k += 4093) {
-    PLUMB_RETURN_IF_ERROR(Expect(data[k] == ByteOf(0, 1, 0, k), "its bytes"));
+    PLUMB_RETURN_IF_ERROR(Expect(data[k] == TestByte(0, 1, 0, k), "its bytes"));
   }
   return Expect(data[bytes - 1] == 77, "its last byte");
 }

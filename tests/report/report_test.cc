@@ -36,7 +36,7 @@ size_t Count(absl::string_view text, absl::string_view what) {
 }
 
 // Returns the text that a browser takes for the content of the data element.
-std::string DataOf(const std::string& page) {
+std::string GetData(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"report\">";
   const size_t from = page.find(begin) + begin.size();
   return page.substr(from, page.find("</script", from) - from);
@@ -71,13 +71,13 @@ TEST(JsonForScriptTest, ReplacesBytesThatAreNotUtf8) {
 TEST(RenderReportTest, ContainsTheDataOnce) {
   const ordered_json report = {{"title", "</script><script>alert(1)</script>{{script}}"}};
   const std::string page = RenderReport(report);
-  EXPECT_EQ(ordered_json::parse(DataOf(page)), report);
+  EXPECT_EQ(ordered_json::parse(GetData(page)), report);
   EXPECT_EQ(page.size(), RenderReport({}).size() - 4 + JsonForScript(report).size());
 }
 
 TEST(RenderReportTest, TakesAnyJson) {
   for (const ordered_json& value : {ordered_json(), ordered_json(3), ordered_json::array()}) {
-    EXPECT_EQ(ordered_json::parse(DataOf(RenderReport(value))), value);
+    EXPECT_EQ(ordered_json::parse(GetData(RenderReport(value))), value);
   }
 }
 

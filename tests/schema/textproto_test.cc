@@ -15,12 +15,12 @@ namespace plumb {
 namespace {
 
 template <class Message>
-std::string ErrorOf(absl::string_view text) {
+std::string GetError(absl::string_view text) {
   Message message;
   textproto::Locations locations;
   return std::string(textproto::ReadText(text, "f", &message, &locations).message());
 }
-std::string ModelError(absl::string_view text) { return ErrorOf<v1::Model>(text); }
+std::string ModelError(absl::string_view text) { return GetError<v1::Model>(text); }
 
 template <class Message>
 Message Read(absl::string_view text, textproto::Locations* locations) {
@@ -54,20 +54,20 @@ TEST(TextprotoErrorTest, PointsAtInvalidTokens) {
 }
 
 TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
-  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 1 shard: NONE wire: F32"), "")
+  EXPECT_EQ(GetError<v1::Train>("step_back_learning_rate_scale: 1 shard: NONE wire: F32"), "")
       << "runs of former versions have them, without effect";
   EXPECT_EQ(
-      ErrorOf<v1::Train>("shard: OPTIMIZER"),
+      GetError<v1::Train>("shard: OPTIMIZER"),
       "f:1:1: unknown field \"shard\" in Train; it was removed: every rank stores all states; "
       "drop it, or start from the weights of such a run by --init RUN");
-  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 0.5"),
+  EXPECT_EQ(GetError<v1::Train>("step_back_learning_rate_scale: 0.5"),
             "f:1:1: unknown field \"step_back_learning_rate_scale\" in Train; it was removed: drop "
             "it, as STEP_BACK was removed too");
-  EXPECT_EQ(ErrorOf<v1::Train>("on_divergence: STEP_BACK"),
+  EXPECT_EQ(GetError<v1::Train>("on_divergence: STEP_BACK"),
             "f:1:16: unknown value \"STEP_BACK\" for on_divergence; it was removed: use SKIP, or "
             "STOP and resume from last_good with a lower learning_rate");
-  EXPECT_EQ(ErrorOf<v1::Study>("tensorboard: false seeds: 2"), "");
-  EXPECT_EQ(ErrorOf<v1::Study>("tensorboard: true"),
+  EXPECT_EQ(GetError<v1::Study>("tensorboard: false seeds: 2"), "");
+  EXPECT_EQ(GetError<v1::Study>("tensorboard: true"),
             "f:1:1: unknown field \"tensorboard\" in Study; it was removed: convert the runs with "
             "python -m plumb tensorboard RUN");
   v1::Train train;
@@ -81,13 +81,13 @@ TEST(TextprotoErrorTest, NamesFieldsAndTheirTypes) {
             "f:1:8: expected \":\" after n_layer, found the end of the text");
   EXPECT_EQ(ModelError("n_layer: -2147483649"),
             "f:1:10: n_layer: -2147483649 is not a number of 32 bits");
-  EXPECT_EQ(ErrorOf<v1::Study>("seed: -1"),
+  EXPECT_EQ(GetError<v1::Study>("seed: -1"),
             "f:1:7: expected a whole number >= 0 for seed, found \"-\"");
-  EXPECT_EQ(ErrorOf<v1::Study>("seed: 18446744073709551616"),
+  EXPECT_EQ(GetError<v1::Study>("seed: 18446744073709551616"),
             "f:1:7: seed: 18446744073709551616 is not a number of 64 bits");
-  EXPECT_EQ(ErrorOf<v1::Train>("beta1: high"),
+  EXPECT_EQ(GetError<v1::Train>("beta1: high"),
             "f:1:8: expected a number for beta1, found \"high\"");
-  EXPECT_EQ(ErrorOf<v1::Train>("beta1: 0x1"),
+  EXPECT_EQ(GetError<v1::Train>("beta1: 0x1"),
             "f:1:8: expected a decimal number for beta1, found \"0x1\"");
   EXPECT_EQ(ModelError("head_bias: yes"),
             "f:1:12: expected true or false for head_bias, found \"yes\"");
@@ -107,7 +107,7 @@ TEST(TextprotoErrorTest, TruncatesLongQuotations) {
   const std::string nines(5000000, '9'), shown(60, '9');
   EXPECT_EQ(ModelError("n_layer: " + nines),
             "f:1:10: n_layer: " + shown + "... is not a number of 32 bits");
-  EXPECT_EQ(ErrorOf<v1::Train>("seed: " + nines),
+  EXPECT_EQ(GetError<v1::Train>("seed: " + nines),
             "f:1:7: seed: " + shown + "... is not a number of 64 bits");
   EXPECT_EQ(
       ModelError("n_layer: " + nines + "a"),

@@ -158,7 +158,7 @@ TEST_F(Bf16TrainTest, GradientNormMatchesTheGradient) {
     const auto session = Make(*context, data, spec);
     const Tokens tokens = StepTokens(data, 0, 4);
     const auto batch = RunBatch(*context, session->parameters(), tokens, /*with_gradients=*/true, 1,
-                                nullptr, WeightFormatOf(spec));
+                                nullptr, GetWeightFormat(spec));
     ASSERT_TRUE(batch.ok()) << batch.status();
     double square = 0;
     for (const float g : batch->gradients)

@@ -7,17 +7,17 @@ namespace plumb {
 namespace {
 
 TEST(DivergenceTest, PlaceOfParsesNames) {
-  EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out"), "layer 3, mlp, slot norm");
-  EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out.1"), "layer 3, mlp, slot norm");
-  EXPECT_EQ(PlaceOf("layers.12.attention.q"), "layer 12, attention");
-  EXPECT_EQ(PlaceOf("layers.0.sum_2"), "layer 0");
-  EXPECT_EQ(PlaceOf("end.norm.out"), "end, slot norm");
-  EXPECT_EQ(PlaceOf("logits"), "");
-  EXPECT_EQ(PlaceOf("grad.layers.3.attention.q"), "backward pass, layer 3, attention");
-  EXPECT_EQ(PlaceOf("grad.layers.1.mlp.up.weight"), "backward pass, layer 1, mlp");
-  EXPECT_EQ(PlaceOf("grad.logits"), "backward pass");
-  EXPECT_EQ(PlaceOf("embedding.token.weight"), "embedding");
-  EXPECT_EQ(PlaceOf(""), "");
+  EXPECT_EQ(GetPlace("layers.3.mlp.norm.out"), "layer 3, mlp, slot norm");
+  EXPECT_EQ(GetPlace("layers.3.mlp.norm.out.1"), "layer 3, mlp, slot norm");
+  EXPECT_EQ(GetPlace("layers.12.attention.q"), "layer 12, attention");
+  EXPECT_EQ(GetPlace("layers.0.sum_2"), "layer 0");
+  EXPECT_EQ(GetPlace("end.norm.out"), "end, slot norm");
+  EXPECT_EQ(GetPlace("logits"), "");
+  EXPECT_EQ(GetPlace("grad.layers.3.attention.q"), "backward pass, layer 3, attention");
+  EXPECT_EQ(GetPlace("grad.layers.1.mlp.up.weight"), "backward pass, layer 1, mlp");
+  EXPECT_EQ(GetPlace("grad.logits"), "backward pass");
+  EXPECT_EQ(GetPlace("embedding.token.weight"), "embedding");
+  EXPECT_EQ(GetPlace(""), "");
 }
 
 TEST(DivergenceTest, DescriptionDropsUnknownParts) {

@@ -33,7 +33,7 @@ class EvaluateTest : public ::testing::Test {
     return *result;
   }
   // Returns the loss of one sequence alone.
-  double LossOf(const std::vector<int32_t>& tokens) {
+  double ComputeLoss(const std::vector<int32_t>& tokens) {
     const auto outputs = RunBatch(*context_, *parameters_, {tokens}, /*with_gradients=*/true, 1);
     EXPECT_TRUE(outputs.ok()) << outputs.status();
     return outputs->loss;
@@ -57,7 +57,7 @@ TEST_F(EvaluateTest, DocumentLossIsWeightedByLength) {
     const auto document = data.document(Split::kValidation, i);
     tokens.insert(tokens.end(), document.begin(), document.end());
     tokens.push_back(mark);
-    sum += LossOf(tokens) * static_cast<double>(tokens.size() - 1);
+    sum += ComputeLoss(tokens) * static_cast<double>(tokens.size() - 1);
     targets += static_cast<int64_t>(tokens.size()) - 1;
   }
   // In batches that divide the number of documents, that do not, and all at once.

@@ -221,7 +221,7 @@ TEST_F(FloatModeTest, MomentsOfRowsWithoutGradientsDecayToZero) {
 }
 
 // Returns the numbers that must be bit-identical: losses and norms of gradients, then the weights.
-std::vector<double> LossesOf(TrainSession* session, int steps) {
+std::vector<double> ComputeLosses(TrainSession* session, int steps) {
   std::vector<double> trace;
   for (int i = 0; i < steps; ++i) {
     const auto step = session->Step();
@@ -244,13 +244,13 @@ TEST_F(FloatModeTest, ThreadsAndCallersModeChangeNoBit) {
   const Dataset data = RareLetters();
   const int steps = 150;
   const auto first = Make(*context, data, FastDecay());
-  const std::vector<double> expected = LossesOf(first.get(), steps);
+  const std::vector<double> expected = ComputeLosses(first.get(), steps);
   for (const bool flushes : {false, true}) {
     std::optional<ScopedNoDenormals> callers;
     if (flushes) callers.emplace();
     for (const int threads : {1, 2, 3}) {
       const auto session = Make(*context, data, FastDecay(), threads);
-      EXPECT_EQ(LossesOf(session.get(), steps), expected) << threads << " threads";
+      EXPECT_EQ(ComputeLosses(session.get(), steps), expected) << threads << " threads";
     }
   }
 }
@@ -305,7 +305,7 @@ TEST_F(FloatModeTest, StatisticsCountDenormalsAsZeros) {
       for (const bool flushes : {false, true}) {
         std::optional<ScopedNoDenormals> callers;
         if (flushes) callers.emplace();
-        const TensorStats stats = StatsOf(x.data(), static_cast<int64_t>(n), 2);
+        const TensorStats stats = ComputeStats(x.data(), static_cast<int64_t>(n), 2);
         EXPECT_EQ(stats.count, static_cast<int64_t>(n));
         EXPECT_EQ(stats.sum, must);
         EXPECT_EQ(stats.sum_squares, must * must);

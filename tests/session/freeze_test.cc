@@ -101,7 +101,7 @@ TEST_P(FreezeTest, TrainedTensorsGetTheirFullGradients) {
     if (b.is_frozen()) {
       ++frozen;
       EXPECT_EQ(now, before[i]);
-      EXPECT_TRUE(part->optimizer().StatesOf(i).empty());
+      EXPECT_TRUE(part->optimizer().GetStates(i).empty());
       continue;
     }
     ASSERT_EQ(b.end - b.begin, a.end - a.begin);

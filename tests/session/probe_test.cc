@@ -39,7 +39,7 @@ class ProbeTest : public ::testing::Test {
     return MakeContext(runtime_.get(), model.Text());
   }
 
-  static std::vector<std::string> NamesOf(const std::vector<ProbePoint>& points) {
+  static std::vector<std::string> GetNames(const std::vector<ProbePoint>& points) {
     std::vector<std::string> names;
     for (const ProbePoint& point : points) names.push_back(point.FullName());
     return names;
@@ -92,9 +92,9 @@ class ProbePlacementTest : public ProbeTest, public ::testing::WithParamInterfac
 TEST_P(ProbePlacementTest, StreamsAndGradientsArePoints) {
   const auto context = Context(GetParam());
   const std::vector<ProbePoint> points = *ListProbePoints(*context);
-  const std::vector<std::string> names = NamesOf(points);
+  const std::vector<std::string> names = GetNames(points);
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  const std::vector<std::string> defaults = NamesOf(DefaultProbePoints(points));
+  const std::vector<std::string> defaults = GetNames(DefaultProbePoints(points));
   // Some rules carry their streams only under indexed names; then x ends with the embedding.
   const PlacementSpec& placement = *context->model.layers[0]->placement;
   const auto sets_x = [](const Statement& s) { return s.target == "x" && s.index.empty(); };
@@ -187,16 +187,16 @@ TEST_F(ProbeTest, GroupsAreNamesOfPoints) {
   const auto context = Context("pre");
   const std::vector<ProbePoint> points = *ListProbePoints(*context);
   const auto select = [&](const Globs& globs) {
-    return NamesOf(*SelectProbePoints(points, globs));
+    return GetNames(*SelectProbePoints(points, globs));
   };
   EXPECT_THAT(
       select({"attention", "sublayers"}),
       ElementsAre("layers.0.attention.entropy", "layers.0.attention.max_logit",
                   "layers.0.attention.o", "layers.0.mlp.down", "layers.1.attention.entropy",
                   "layers.1.attention.max_logit", "layers.1.attention.o", "layers.1.mlp.down"));
-  EXPECT_EQ(select({"default"}), NamesOf(DefaultProbePoints(points)));
+  EXPECT_EQ(select({"default"}), GetNames(DefaultProbePoints(points)));
   EXPECT_EQ(select({"default", "attention"}).size(), DefaultProbePoints(points).size() + 4);
-  EXPECT_EQ(NamesOf(*ListProbePoints(*context, WeightFormat::kBf16)), NamesOf(points));
+  EXPECT_EQ(GetNames(*ListProbePoints(*context, WeightFormat::kBf16)), GetNames(points));
 }
 
 // A gradient without a name of its own in the graph: x after the last layer is only added to a sum.
@@ -236,7 +236,7 @@ TEST_F(ProbeTest, ParameterFiguresMatchTheBuffers) {
 TEST_F(ProbeTest, GlobsSelectPointsInOrder) {
   const std::vector<ProbePoint> points = *ListProbePoints(*Context("pre"));
   const auto select = [&](const std::vector<std::string>& globs) {
-    return NamesOf(*SelectProbePoints(points, globs));
+    return GetNames(*SelectProbePoints(points, globs));
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(select({"layers.?.attention.residual"}),

@@ -308,9 +308,9 @@ TEST_F(RankTrainTest, RanksDivideGradientsEvenly) {
     gradients = bucket.range.end;
   }
   EXPECT_EQ(gradients, layout.size);
-  const double half = static_cast<double>(plan.ElementsOf(0) + plan.ElementsOf(1)) / 2;
+  const double half = static_cast<double>(plan.CountElements(0) + plan.CountElements(1)) / 2;
   EXPECT_EQ(2 * half, static_cast<double>(layout.size));
-  EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
+  EXPECT_NEAR(static_cast<double>(plan.CountElements(0)), half, 0.2 * half);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class SplitStepTest : public RankTrainTest,
     return model.Text();
   }
 
-  static TrainSpec SpecOf(const Division& division) {
+  static TrainSpec MakeSpec(const Division& division) {
     std::string recipe = absl::StrCat(
         "batch_size: ", division.batch_size,
         " gradient_accumulation_steps: ", division.micro_batches, " units: ", division.units,
@@ -136,7 +136,7 @@ class SplitStepTest : public RankTrainTest,
   // Returns the outcome on rank 0.
   Outcome Run(const Division& division) {
     Outcome outcome;
-    const TrainSpec spec = SpecOf(division);
+    const TrainSpec spec = MakeSpec(division);
     const auto results = RunRanks(division.ranks, [&](Communicator* rank) -> absl::Status {
       PLUMB_ASSIGN_OR_RETURN(const auto session,
                              TrainSession::Create(context_.get(), &data_, spec, 1, rank));
@@ -151,7 +151,7 @@ class SplitStepTest : public RankTrainTest,
 
   // Returns the mean loss over the targets of the first step, by evaluations of one sequence each.
   double LossOfFirstStep() {
-    const TrainSpec spec = SpecOf({kRows, 1, 0, 1});
+    const TrainSpec spec = MakeSpec({kRows, 1, 0, 1});
     const auto session = TrainSession::Create(context_.get(), &data_, spec, 1);
     TrainBatches::Options options;
     options.batch_size = 1;

@@ -15,23 +15,23 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Tokenizer CharactersOf(absl::string_view text, bool begin_end) {
+Tokenizer MakeCharacters(absl::string_view text, bool begin_end) {
   return *Tokenizer::Characters({text}, begin_end);
 }
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(TokenizerTest, CharactersAreSorted) {
-  const Tokenizer tokenizer = CharactersOf("qwertyuiopasdfghjklzxcvbnm", true);
+  const Tokenizer tokenizer = MakeCharacters("qwertyuiopasdfghjklzxcvbnm", true);
   EXPECT_EQ(tokenizer.vocab_size(), 27);
   EXPECT_EQ(tokenizer.end_token(), absl::optional<int32_t>(26));
   EXPECT_THAT(*tokenizer.Encode("abz"), ElementsAre(0, 1, 25));
-  EXPECT_EQ(CharactersOf("ab", false).vocab_size(), 2);
-  EXPECT_EQ(CharactersOf("ab", false).end_token(), absl::nullopt);
+  EXPECT_EQ(MakeCharacters("ab", false).vocab_size(), 2);
+  EXPECT_EQ(MakeCharacters("ab", false).end_token(), absl::nullopt);
 }
 
 TEST(TokenizerTest, CharactersAreCodePoints) {
-  const Tokenizer tokenizer = CharactersOf("z\u00e9\u4e2d\U0001F600a", false);
+  const Tokenizer tokenizer = MakeCharacters("z\u00e9\u4e2d\U0001F600a", false);
   EXPECT_EQ(tokenizer.vocab_size(), 5);
   const std::vector<int32_t> tokens = *tokenizer.Encode("a\u00e9\U0001F600");
   EXPECT_THAT(tokens, ElementsAre(0, 2, 4));
@@ -40,12 +40,12 @@ TEST(TokenizerTest, CharactersAreCodePoints) {
 
 TEST(TokenizerTest, VocabularyIsTheUnionOfTheTexts) {
   const Tokenizer tokenizer = *Tokenizer::Characters({"ab", "", "bc"}, false);
-  EXPECT_EQ(tokenizer, CharactersOf("abc", false));
-  EXPECT_NE(tokenizer, CharactersOf("abc", true));
+  EXPECT_EQ(tokenizer, MakeCharacters("abc", false));
+  EXPECT_NE(tokenizer, MakeCharacters("abc", true));
 }
 
 TEST(TokenizerTest, UnknownCharactersAreQuotedWithTheVocabulary) {
-  const Tokenizer tokenizer = CharactersOf("abc", true);
+  const Tokenizer tokenizer = MakeCharacters("abc", true);
   EXPECT_EQ(Message(tokenizer.Encode("ab\u00e9c").status()),
             "character 3: '\u00e9' (U+00E9) is not in the vocabulary: 3 characters \"abc\", and a "
             "begin/end token");
@@ -75,7 +75,7 @@ TEST(TokenizerTest, BytesAcceptAnyText) {
 }
 
 TEST(TokenizerTest, InvalidIdsAreErrors) {
-  const Tokenizer tokenizer = CharactersOf("abc", true);
+  const Tokenizer tokenizer = MakeCharacters("abc", true);
   EXPECT_EQ(Message(tokenizer.Decode({0, 4}).status()),
             "token 4 at position 1 is outside the vocabulary of 4 tokens");
   EXPECT_FALSE(tokenizer.Decode({-1}).ok());
@@ -84,7 +84,7 @@ TEST(TokenizerTest, InvalidIdsAreErrors) {
 }
 
 TEST(TokenizerTest, PrintsTokens) {
-  const Tokenizer tokenizer = CharactersOf("\na", true);
+  const Tokenizer tokenizer = MakeCharacters("\na", true);
   EXPECT_EQ(tokenizer.TokenText(0), "\\n");
   EXPECT_EQ(tokenizer.TokenText(1), "a");
   EXPECT_EQ(tokenizer.TokenText(2), "<begin/end>");
@@ -93,7 +93,7 @@ TEST(TokenizerTest, PrintsTokens) {
 }
 
 TEST(TokenizerTest, JsonFormatIsStable) {
-  EXPECT_EQ(CharactersOf("\"b\u00e9", true).ToJson(),
+  EXPECT_EQ(MakeCharacters("\"b\u00e9", true).ToJson(),
             "{\"format\":\"plumb-tokenizer\",\"version\":1,\"kind\":\"characters\","
             "\"characters\":[\"\\\"\",\"b\",\"\u00e9\"],\"begin_end_token\":3,\"vocab_size\":4}\n");
   EXPECT_EQ(Tokenizer::Bytes(false).ToJson(),
@@ -104,7 +104,7 @@ TEST(TokenizerTest, JsonFormatIsStable) {
 TEST(TokenizerTest, JsonRoundTrips) {
   std::string controls = "\u00e9\U0001F600 \"\\\n";
   controls.push_back('\0');
-  for (const Tokenizer& tokenizer : {CharactersOf(controls, true), CharactersOf("x", false),
+  for (const Tokenizer& tokenizer : {MakeCharacters(controls, true), MakeCharacters("x", false),
                                      Tokenizer::Bytes(true), Tokenizer::Bytes(false)}) {
     const absl::StatusOr<Tokenizer> read = Tokenizer::FromJson(tokenizer.ToJson());
     ASSERT_TRUE(read.ok()) << read.status();
@@ -114,7 +114,7 @@ TEST(TokenizerTest, JsonRoundTrips) {
 }
 
 TEST(TokenizerTest, FromJsonChecksEveryField) {
-  const std::string good = CharactersOf("ab", true).ToJson();
+  const std::string good = MakeCharacters("ab", true).ToJson();
   const auto error = [&](absl::string_view from, absl::string_view to) {
     const std::string json = absl::StrReplaceAll(good, {{from, to}});
     EXPECT_NE(json, good) << from;

@@ -149,8 +149,8 @@ TEST_P(TrainMemoryTest, EqualsTheGrowthOfTheProcess) {
   EXPECT_LT(grown, 1.02 * said + kOverhead);
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
-INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), NameOf);
+std::string GetName(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
+INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), GetName);
 
 TEST(TrainMemorySizesTest, RecomputationAndBf16TakeLess) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-std::string ErrorOf(const std::string& text) {
+std::string GetError(const std::string& text) {
   const absl::StatusOr<Statement> statement = ParseStatement({text, {"p.pbtxt", 4, 9}}, "each");
   if (statement.ok()) return "no error";
   EXPECT_EQ(statement.status().code(), absl::StatusCode::kInvalidArgument);
@@ -17,42 +17,42 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(FormulaErrorTest, StatementsBeginWithAName) {
-  EXPECT_EQ(ErrorOf(""),
+  EXPECT_EQ(GetError(""),
             "p.pbtxt:4:9: a statement begins with the name that it sets: \"x = ...\"\n"
             "  \n"
             "  ^");
-  EXPECT_EQ(ErrorOf("  "),
+  EXPECT_EQ(GetError("  "),
             "p.pbtxt:4:9: a statement begins with the name that it sets: \"x = ...\"\n"
             "    \n"
             "    ^");
 }
 
 TEST(FormulaErrorTest, NamesInvalidBytes) {
-  EXPECT_EQ(ErrorOf("x = \x80"),
+  EXPECT_EQ(GetError("x = \x80"),
             "p.pbtxt:4:9: a formula cannot hold the byte 0x80\n"
             "  x = \x80\n"
             "      ^");
-  EXPECT_EQ(ErrorOf(std::string("x = \0", 5)),
+  EXPECT_EQ(GetError(std::string("x = \0", 5)),
             "p.pbtxt:4:9: a formula cannot hold the byte 0x00\n"
             "  x =  \n"
             "      ^");
-  EXPECT_EQ(ErrorOf("x = \x1b[31m"),
+  EXPECT_EQ(GetError("x = \x1b[31m"),
             "p.pbtxt:4:9: a formula cannot hold the byte 0x1b\n"
             "  x =  [31m\n"
             "      ^");
 }
 
 TEST(FormulaErrorTest, ShowsLinesAsOneLine) {
-  EXPECT_EQ(ErrorOf("x =\n\tx + $"),
+  EXPECT_EQ(GetError("x =\n\tx + $"),
             "p.pbtxt:4:9: a formula cannot hold \"$\"\n"
             "  x =  x + $\n"
             "           ^");
 }
 
 TEST(FormulaErrorTest, LimitsLengthAndDepth) {
-  EXPECT_EQ(ErrorOf(std::string(3000, 'a')),
+  EXPECT_EQ(GetError(std::string(3000, 'a')),
             "p.pbtxt:4:9: a formula of 3000 characters; at most 2000 are read");
-  const std::string deep = ErrorOf("x = " + std::string(150, '('));
+  const std::string deep = GetError("x = " + std::string(150, '('));
   EXPECT_EQ(deep.substr(0, deep.find('\n')), "p.pbtxt:4:9: the formula nests too deeply");
 }
 

@@ -90,20 +90,20 @@ TEST(HostileTextTest, DamagedTrainingTextsAreRefusedOrRead) {
 TEST(HostileTextTest, DeepMessagesAreRefused) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += "block {";
-  EXPECT_NE(ErrorOf(text), "no error");
+  EXPECT_NE(GetError(text), "no error");
 }
 
 TEST(HostileTextTest, LongFormulasDoNotExhaustTheStack) {
   std::string sum = "x = x + f(x)";
   while (sum.size() < 1990) sum += "+x";
-  EXPECT_THAT(ErrorOf(ModelWith(absl::StrCat("each: \"", sum, "\""))),
+  EXPECT_THAT(GetError(ModelWith(absl::StrCat("each: \"", sum, "\""))),
               testing::StartsWith("m.pbtxt:4:1: the formula has more than 100 operators inside of "
                                   "each other; give a part of it a name\n"));
   std::string deep = "x = x + f(";
   for (int i = 0; i < 90; ++i) deep += "norm(";
   deep += "x";
   for (int i = 0; i < 91; ++i) deep += ")";
-  EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", deep, "\""))), "no error");
+  EXPECT_EQ(GetError(ModelWith(absl::StrCat("each: \"", deep, "\""))), "no error");
 }
 
 TEST(HostileTextTest, LongTextsHaveShortMessages) {
@@ -124,7 +124,7 @@ TEST(HostileTextTest, LongTextsHaveShortMessages) {
            ModelWith(
                absl::StrCat("learned { name: \"", word, "\" init: 0 } each: \"x = x + f(x)\"")),
        }) {
-    const std::string error = ErrorOf(text);
+    const std::string error = GetError(text);
     EXPECT_NE(error, "no error") << text.substr(0, 200);
     EXPECT_LT(error.size(), 6000u) << error.substr(0, 500);
   }
@@ -134,7 +134,7 @@ TEST(HostileTextTest, LongLinesAreExcerpted) {
   std::string sum = "x = x + f(x)";
   for (int i = 0; i < 45; ++i) sum += " + x";
   EXPECT_EQ(
-      ErrorOf(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
+      GetError(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
       "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"; here there are x, and "
       "the model's dimensions\n"
       "  ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + y + x + x + x + x + "

@@ -61,7 +61,7 @@ class Recorder : public FormulaBackend {
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     absl::StatusOr<TensorHandle> inner = inputs.back();
-    for (const char* point : PointsOf(*site.spec)) {
+    for (const char* point : ListPoints(*site.spec)) {
       inner = at_point(point, *inner);
       if (!inner.ok()) return inner;
     }

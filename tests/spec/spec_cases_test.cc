@@ -113,7 +113,7 @@ std::string RecipeError(const std::string& text) {
 }
 
 // Returns the trace of a model of one layer, which is short, without its last line break.
-std::string TraceOf(const std::string& fields) {
+std::string GetTrace(const std::string& fields) {
   const std::string trace = Trace(
       absl::StrCat("n_layer: 1 n_head: 2 d_model: 8 d_ff: \"16\" vocab_size: 11 context_length: 4\n"
                    "placement { name: \"p\"\n",
@@ -139,15 +139,15 @@ std::string StoredRecipe(const std::string& text) {
   return absl::StrJoin(lines, "\n");
 }
 
-std::string ResultOf(const SpecCase& spec_case) {
-  if (spec_case.kind == "text") return ErrorOf(spec_case.text);
+std::string GetResult(const SpecCase& spec_case) {
+  if (spec_case.kind == "text") return GetError(spec_case.text);
   if (spec_case.kind == "model") return ResolveError(spec_case.text);
   if (spec_case.kind == "placement") return PlacementError(spec_case.text);
   if (spec_case.kind == "statement") return StatementError(spec_case.text);
   if (spec_case.kind == "printed") return PrintedExpressions(spec_case.text);
   if (spec_case.kind == "scalar") return ScalarError(spec_case.text);
   if (spec_case.kind == "recipe") return RecipeError(spec_case.text);
-  if (spec_case.kind == "trace") return TraceOf(spec_case.text);
+  if (spec_case.kind == "trace") return GetTrace(spec_case.text);
   if (spec_case.kind == "stored recipe") return StoredRecipe(spec_case.text);
   absl::string_view kind = spec_case.kind;
   if (absl::ConsumePrefix(&kind, "walk")) {
@@ -166,7 +166,7 @@ TEST_P(SpecCasesTest, MatchTheFile) {
   EXPECT_GT(cases.size(), 10u);
   for (const SpecCase& spec_case : cases) {
     SCOPED_TRACE(absl::StrCat(GetParam(), ".txt:", spec_case.line));
-    const std::string got = ResultOf(spec_case);
+    const std::string got = GetResult(spec_case);
     if (absl::EndsWith(spec_case.expected, "\n...")) {
       EXPECT_THAT(got,
                   ::testing::StartsWith(std::string(absl::StripSuffix(spec_case.expected, "..."))));

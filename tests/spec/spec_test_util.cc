@@ -116,19 +116,19 @@ absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text) {
   return ResolveWith(text, plugins, "m.pbtxt");
 }
 
-std::string ErrorOf(absl::string_view model_text) {
+std::string GetError(absl::string_view model_text) {
   const absl::StatusOr<ResolvedModel> model = ResolveText(model_text);
   if (model.ok()) return "no error";
   EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(model.status().message());
 }
 
-std::string ResolveError(absl::string_view rest) { return ErrorOf(absl::StrCat(kDims, rest)); }
+std::string ResolveError(absl::string_view rest) { return GetError(absl::StrCat(kDims, rest)); }
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string PlacementError(absl::string_view placement_fields) {
-  return ErrorOf(ModelWith(placement_fields));
+  return GetError(ModelWith(placement_fields));
 }
 
 ScratchDirectory::ScratchDirectory() : path_(JoinPath(::testing::TempDir(), "plumb-spec-XXXXXX")) {
@@ -142,7 +142,7 @@ ScratchDirectory::~ScratchDirectory() {
 
 std::string ScratchDirectory::Write(absl::string_view name, absl::string_view content) const {
   const std::string path = JoinPath(path_, name);
-  EXPECT_TRUE(MakeDirectories(DirectoryOf(path)).ok());
+  EXPECT_TRUE(MakeDirectories(ParentDirectory(path)).ok());
   EXPECT_TRUE(WriteFileAtomically(path, content).ok()) << path;
   return path;
 }

@@ -32,7 +32,7 @@ absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text, PluginRegistry
 absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text);
 
 // Returns the message of the error, or "no error".
-std::string ErrorOf(absl::string_view model_text);
+std::string GetError(absl::string_view model_text);
 // Returns the error of a plain model with further text from line 2 on.
 std::string ResolveError(absl::string_view rest);
 // Returns the first line. The others list the names of this build.

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 
 using Values = std::vector<std::vector<std::optional<RunValue>>>;
 
-Values ValuesOf(const std::vector<std::vector<double>>& losses) {
+Values GetValues(const std::vector<std::vector<double>>& losses) {
   Values values;
   for (const auto& model : losses) {
     values.emplace_back();
@@ -48,7 +48,7 @@ Values Draw(const std::vector<double>& means, int64_t seeds, double sd, uint64_t
 }
 
 TEST(CompareModelsTest, PairsSharedSeeds) {
-  const Values values = ValuesOf({{1, 2, 3}, {1.5, kNaN, 4}, {0, 0, 0}});
+  const Values values = GetValues({{1, 2, 3}, {1.5, kNaN, 4}, {0, 0, 0}});
   const Comparison comparison = CompareModels(values);
   ASSERT_EQ(comparison.pairs.size(), 3);
   EXPECT_EQ(comparison.Pair(0, 1).interval.n, 2);
@@ -100,31 +100,31 @@ TEST(VerdictTest, ABestModelIsBetterThanTheOthers) {
 }
 
 TEST(VerdictTest, OneSeedHasNoVerdict) {
-  const Comparison comparison = CompareModels(ValuesOf({{1.0}, {2.0}}));
+  const Comparison comparison = CompareModels(GetValues({{1.0}, {2.0}}));
   EXPECT_THAT(Plain(VerdictText(comparison, {"pre", "post"})),
               HasSubstr("With fewer than two seeds for each, or"));
   EXPECT_EQ(PowerText(comparison, {"pre", "post"}), "");
 }
 
 TEST(VerdictTest, EqualDifferencesAreNoEvidence) {
-  const Comparison two = CompareModels(ValuesOf({{1.0, 2.0}, {1.5, 2.5}}));
+  const Comparison two = CompareModels(GetValues({{1.0, 2.0}, {1.5, 2.5}}));
   EXPECT_TRUE(std::isnan(two.pairs[0].p_holm));
   EXPECT_EQ(two.pairs[0].p_sign_flip, 0.5);
   EXPECT_EQ(two.family, 0);
   EXPECT_THAT(VerdictText(two, {"pre", "post"}), HasSubstr("nobody can say"));
   EXPECT_EQ(PowerText(two, {"pre", "post"}), "");
-  const Comparison same = CompareModels(ValuesOf({{1.0, 2.0}, {1.0, 2.0}}));
+  const Comparison same = CompareModels(GetValues({{1.0, 2.0}, {1.0, 2.0}}));
   EXPECT_EQ(Plain(VerdictText(same, {"pre", "post"})), "pre and post cannot be distinguished.");
   // Among other models the pair does not count.
   const Comparison three =
-      CompareModels(ValuesOf({{1.0, 2.0, 3.0}, {1.5, 2.5, 3.5}, {9.0, 10.1, 10.9}}));
+      CompareModels(GetValues({{1.0, 2.0, 3.0}, {1.5, 2.5, 3.5}, {9.0, 10.1, 10.9}}));
   EXPECT_EQ(three.family, 2);
   EXPECT_EQ(Plain(VerdictText(three, {"a", "b", "c"})),
             "a and b cannot be distinguished; all are better than c.");
 }
 
 TEST(VerdictTest, IgnoresModelsWithoutValues) {
-  const Comparison comparison = CompareModels(ValuesOf({{1.0, 1.1}, {kNaN, kNaN}}));
+  const Comparison comparison = CompareModels(GetValues({{1.0, 1.1}, {kNaN, kNaN}}));
   EXPECT_EQ(Plain(VerdictText(comparison, {"pre", "post"})), "Only pre has a loss to compare.");
   EXPECT_EQ(VerdictText(CompareModels({}), {}), "No run has a loss to compare.");
 }
@@ -155,7 +155,7 @@ TEST(ComparisonSimulationTest, PowerMatchesThePrediction) {
 TEST(PowerTextTest, HasDetectableEffectAndSeeds) {
   // The differences are 0.1, -0.3, 0.2, -0.4: mean -0.1, standard deviation sqrt(0.26 / 3).
   const Comparison comparison =
-      CompareModels(ValuesOf({{1.0, 1.0, 1.0, 1.0}, {1.1, 0.7, 1.2, 0.6}}));
+      CompareModels(GetValues({{1.0, 1.0, 1.0, 1.0}, {1.1, 0.7, 1.2, 0.6}}));
   EXPECT_EQ(Plain(PowerText(comparison, {"pre", "post"})),
             "With 4 seeds, a difference of 0.63 between post and pre would be detected with a "
             "probability of 80 %; the observed one, 0.1, needs 70 seeds.");

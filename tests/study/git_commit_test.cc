@@ -17,10 +17,10 @@ class GitCommitTest : public ::testing::Test {
  protected:
   // Writes a file of the repository, and the directories that it is in.
   void WriteInside(const std::string& name, const std::string& text) {
-    ASSERT_TRUE(MakeDirectories(DirectoryOf(dir_.File(name))).ok());
+    ASSERT_TRUE(MakeDirectories(ParentDirectory(dir_.File(name))).ok());
     dir_.Write(name, text);
   }
-  std::string Commit() { return GitCommitOf(dir_.File("models/deep/pre.pbtxt")); }
+  std::string Commit() { return FindGitCommit(dir_.File("models/deep/pre.pbtxt")); }
 
   ScratchDir dir_;
 };

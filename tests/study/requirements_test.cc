@@ -42,7 +42,7 @@ TEST(RequirementsTest, DiskFollowsTheStateOfRuns) {
     plan.runs.push_back({group, 1, scratch.File("run" + std::to_string(plan.runs.size())), {}});
     ASSERT_TRUE(MakeDirectories(plan.runs.back().directory).ok());
   }
-  const StudyRequirements fresh = RequirementsOf(plan, 8).value();
+  const StudyRequirements fresh = ComputeRequirements(plan, 8).value();
   EXPECT_EQ(fresh.runs, 3u);
   EXPECT_EQ(fresh.ended, 0u);
   EXPECT_EQ(fresh.disk, 3 * 350);
@@ -50,11 +50,11 @@ TEST(RequirementsTest, DiskFollowsTheStateOfRuns) {
   EXPECT_EQ(fresh.memory, 3 * 7000);
 
   scratch.Write("run0/model.pbtxt", "");  // the last file that a starting run writes
-  EXPECT_EQ(RequirementsOf(plan, 8)->disk, 100 + 2 * 350);
+  EXPECT_EQ(ComputeRequirements(plan, 8)->disk, 100 + 2 * 350);
   RunResult result;
   result.step = 1;
   ASSERT_TRUE(WriteRunResult(plan.runs[2].directory, result).ok());
-  const StudyRequirements rest = RequirementsOf(plan, 8).value();
+  const StudyRequirements rest = ComputeRequirements(plan, 8).value();
   EXPECT_EQ(rest.ended, 1u);
   EXPECT_EQ(rest.disk, 100 + 350);
   EXPECT_EQ(rest.division.workers, 2);

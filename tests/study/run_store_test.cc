@@ -99,7 +99,7 @@ TEST_F(RunStoreTest, ReplacesDamagedEntries) {
 
 TEST_F(RunStoreTest, RefusesAnEntryOfAnotherRun) {
   ASSERT_TRUE(Store().Put(WriteRun("run", 1, 3)).ok());
-  ASSERT_TRUE(MakeDirectories(DirectoryOf(Entry(2))).ok());
+  ASSERT_TRUE(MakeDirectories(ParentDirectory(Entry(2))).ok());
   std::filesystem::rename(Entry(1), Entry(2));
   EXPECT_TRUE(absl::IsDataLoss(Fetch(2).status()));
 }

@@ -42,7 +42,7 @@ TEST(MakeStudyTest, ResolvesPathsRelativeToTheFile) {
   ASSERT_TRUE(study.ok()) << study.status();
   EXPECT_THAT(study->fields.model(), ElementsAre(dir.File("a.pbtxt"), "/b.pbtxt"));
   EXPECT_EQ(study->fields.data(), dir.File("names.txt"));
-  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(1, 2));
+  EXPECT_THAT(GetSeeds(study->fields), ElementsAre(1, 2));
   EXPECT_EQ(study->fields.probe_every(), 10);
   EXPECT_THAT(study->fields.probe_point(), ElementsAre("attention"));
   EXPECT_EQ(study->fields.samples(), 8);
@@ -55,7 +55,7 @@ TEST(MakeStudyTest, AddsTheDTypeAsASetting) {
   const auto study = MakeStudy({"a.pbtxt"}, {{"--dtype", "dtype", "bf16"}});
   ASSERT_TRUE(study.ok()) << study.status();
   EXPECT_THAT(study->fields.set(), ElementsAre("train.dtype=BF16"));
-  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(1, 2, 3));
+  EXPECT_THAT(GetSeeds(study->fields), ElementsAre(1, 2, 3));
 }
 
 TEST(MakeStudyTest, AppliesChangesToTheFile) {
@@ -72,7 +72,7 @@ TEST(MakeStudyTest, AppliesChangesToTheFile) {
                                             {"--probe-point", "probe_point", "updates"}});
   ASSERT_TRUE(study.ok()) << study.status();
   EXPECT_EQ(study->fields.data(), "other.txt");
-  EXPECT_THAT(SeedsOf(study->fields), ElementsAre(7, 3));
+  EXPECT_THAT(GetSeeds(study->fields), ElementsAre(7, 3));
   EXPECT_FALSE(study->fields.has_seeds());
   ASSERT_EQ(study->fields.grid_size(), 2);
   EXPECT_THAT(study->fields.grid(1).value(), ElementsAre("1e-3", "1e-2"));

@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string BytesOf(const std::vector<int32_t>& tokens, TokenLayout layout, int64_t vocab_size) {
+std::string GetBytes(const std::vector<int32_t>& tokens, TokenLayout layout, int64_t vocab_size) {
   std::string bytes = TokenFileHeader(layout, vocab_size, static_cast<int64_t>(tokens.size()));
   AppendTokenBytes(tokens, layout, vocab_size, &bytes);
   return bytes;
@@ -34,7 +34,7 @@ TEST(TokenFileTest, EveryLayoutRoundTrips) {
   for (const Case& c :
        {Case{TokenLayout::kUint16, 65536, 6}, Case{TokenLayout::kUint32, 100000, 12},
         Case{TokenLayout::kLlmc, 50257, 1030}, Case{TokenLayout::kLlmc, 100000, 1036}}) {
-    const std::string bytes = BytesOf({1, 65535, 3}, c.layout, c.vocab_size);
+    const std::string bytes = GetBytes({1, 65535, 3}, c.layout, c.vocab_size);
     EXPECT_EQ(bytes.size(), c.bytes);
     const auto file = TokenFile::FromContent(
         bytes, "t.bin", c.layout == TokenLayout::kLlmc ? TokenLayout::kUint16 : c.layout);
@@ -51,7 +51,7 @@ TEST(TokenFileTest, EveryLayoutRoundTrips) {
 TEST(TokenFileTest, DamageIsAnError) {
   EXPECT_THAT(TokenFile::FromContent("abc", "t.bin", TokenLayout::kUint16).status().message(),
               HasSubstr("t.bin: its 3 bytes are not a whole number"));
-  std::string bytes = BytesOf({1, 2, 3}, TokenLayout::kLlmc, 300);
+  std::string bytes = GetBytes({1, 2, 3}, TokenLayout::kLlmc, 300);
   bytes.resize(bytes.size() - 2);
   EXPECT_THAT(TokenFile::FromContent(bytes, "t.bin", TokenLayout::kUint16).status().message(),
               HasSubstr("its header records 3 tokens"));
@@ -67,7 +67,7 @@ TEST(TokenFileTest, ShardsAreOneText) {
   const std::string tokenizer = Tokenizer::Bytes(false).ToJson();
   ASSERT_TRUE(WriteFileAtomically(JoinPath(directory, "tokenizer.json"), tokenizer).ok());
   const auto write = [&](const char* name, const std::vector<int32_t>& tokens, TokenLayout layout) {
-    ASSERT_TRUE(WriteFileAtomically(JoinPath(directory, name), BytesOf(tokens, layout, 256)).ok());
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(directory, name), GetBytes(tokens, layout, 256)).ok());
   };
   write("train_0.bin", {1, 2, 3}, TokenLayout::kUint16);
   write("train_1.bin", {4, 5}, TokenLayout::kLlmc);
@@ -111,7 +111,7 @@ struct Shards {
     EXPECT_TRUE(
         WriteFileAtomically(JoinPath(directory, "tokenizer.json"), Tokenizer::Bytes(false).ToJson())
             .ok());
-    const std::string content = BytesOf({1, 2, 3, 4, 5, 6, 7, 8}, TokenLayout::kUint16, 256);
+    const std::string content = GetBytes({1, 2, 3, 4, 5, 6, 7, 8}, TokenLayout::kUint16, 256);
     for (const char* file : files) {
       EXPECT_TRUE(WriteFileAtomically(JoinPath(directory, file), content).ok());
     }

@@ -54,7 +54,7 @@ struct plumb_norm_instance {
   plumb_tensor_def params[kParams], buffers[kBuffers];
 };
 
-static int64_t SmallerOf(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t SmallerSize(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #define CROSS_ROW_FILE "batch_norm.c"
 #include "cross_row.h"
@@ -152,9 +152,9 @@ static void FOR_TYPE(MergeMoments)(SUM rows_a, SUM* mean_a, SUM* m2_a, SUM rows_
 HOT static void FOR_TYPE(ForwardPartial)(size_t dim, const plumb_norm_call* call, int64_t r0,
                                          int64_t r1, SUM* mean, SUM* m2) {
   for (size_t c = 0; c < dim; c += kTile) {
-    const size_t width = (size_t)SmallerOf(kTile, (int64_t)(dim - c));
+    const size_t width = (size_t)SmallerSize(kTile, (int64_t)(dim - c));
     for (int64_t b0 = r0; b0 < r1; b0 += kBlock) {
-      const int64_t b1 = SmallerOf(b0 + kBlock, r1);
+      const int64_t b1 = SmallerSize(b0 + kBlock, r1);
       const SUM rows = (SUM)(b1 - b0);
       SUM block_mean[kTile] = {0}, block_m2[kTile] = {0};
       for (int64_t r = b0; r < b1; ++r) {

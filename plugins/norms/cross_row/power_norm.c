@@ -167,7 +167,7 @@ static SUM FOR_TYPE(InverseRoot)(SUM square) {
   return square == 0 ? 0 : (SUM)(1 / sqrt((double)square)); /* 0: all zeros, without eps */
 }
 
-static SUM FOR_TYPE(SumOf)(SUM* lanes) {
+static SUM FOR_TYPE(MakeSum)(SUM* lanes) {
   for (size_t width = kLanes / 2; width > 0; width /= 2) {
     for (size_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
   }
@@ -183,7 +183,7 @@ static inline SUM FOR_TYPE(GroupScale)(const plumb_norm_instance* instance, cons
     for (size_t k = 0; k < kLanes; ++k) lanes[k] += LOAD(x[i + k]) * LOAD(x[i + k]);
   }
   for (size_t i = whole; i < n; ++i) lanes[i - whole] += LOAD(x[i]) * LOAD(x[i]);
-  return FOR_TYPE(InverseRoot)(FOR_TYPE(SumOf)(lanes) / (SUM)n + (SUM)instance->eps);
+  return FOR_TYPE(InverseRoot)(FOR_TYPE(MakeSum)(lanes) / (SUM)n + (SUM)instance->eps);
 }
 
 /* Returns q of a group as forward() saved it. */
@@ -353,7 +353,7 @@ HOT static void FOR_TYPE(Backward)(const plumb_norm_instance* instance, const pl
         for (size_t i = whole; i < size; ++i) {
           lanes[i - whole] += FOR_TYPE(Product)(gain[i], LOAD(dy[i]), pull[i], LOAD(x[i]) * q);
         }
-        mean = FOR_TYPE(SumOf)(lanes) / (SUM)size;
+        mean = FOR_TYPE(MakeSum)(lanes) / (SUM)size;
       }
       INDEPENDENT for (size_t i = 0; i < size; ++i) {
         const SUM s = LOAD(x[i]) * q;

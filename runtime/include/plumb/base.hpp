@@ -362,7 +362,7 @@ TensorView<T> View(const plumb_tensor& tensor) {
 
 // Returns the tensor that `function` fills in.
 template <class T, class Function>
-Result<TensorView<T>> TensorOf(const Function& function) {
+Result<TensorView<T>> GetTensor(const Function& function) {
   auto tensor = Sized<plumb_tensor>();
   const Result<void> found = Call([&](plumb_error** error) { return function(&tensor, error); });
   if (!found) return found.error();

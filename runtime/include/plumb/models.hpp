@@ -186,7 +186,7 @@ class Model {
   explicit Model(Handle handle) : handle_(std::move(handle)) {}
   template <class T>
   Result<TensorView<T>> View(std::size_t i) const {
-    return internal::TensorOf<T>([&](plumb_tensor* tensor, plumb_error** error) {
+    return internal::GetTensor<T>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_model_tensor(handle_.get(), i, tensor, error);
     });
   }

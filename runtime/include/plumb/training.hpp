@@ -38,7 +38,7 @@ std::unique_ptr<ProbeFunction> KeepProbe(Probe probe) {
 inline std::int32_t ForwardProbe(void* user, const plumb_probe* info) {
   return (*static_cast<ProbeFunction*>(user))(*info);
 }
-inline std::vector<const char*> NamesOf(const std::vector<std::string>& points) {
+inline std::vector<const char*> GetNames(const std::vector<std::string>& points) {
   std::vector<const char*> names;
   for (const std::string& point : points) names.push_back(point.c_str());
   return names;
@@ -66,7 +66,7 @@ namespace internal {
 
 // Returns all rows: calls row_of(i, row), which returns a status, until it fails.
 template <class Function>
-std::vector<ProfileRow> ProfileRowsOf(const Function& row_of) {
+std::vector<ProfileRow> GetProfileRows(const Function& row_of) {
   std::vector<ProfileRow> rows;
   auto next = Sized<plumb_profile_row>();
   while (row_of(rows.size(), &next) == PLUMB_OK) rows.push_back(next);
@@ -180,7 +180,7 @@ class Trainer {
   // Returns the gradient of the last step for the i-th parameter, before clipping. A frozen one has
   // none: Code::kFailedPrecondition.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
-    return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
+    return internal::GetTensor<const float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_trainer_gradient(handle_.get(), i, tensor, error);
     });
   }
@@ -218,7 +218,7 @@ class Trainer {
   template <class Probe>
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));
-    const std::vector<const char*> names = internal::NamesOf(points);
+    const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
       return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(),
                                  internal::ForwardProbe, kept.get(), error);
@@ -229,7 +229,7 @@ class Trainer {
 
   // Probes the points without a callback: GetProbes() returns the statistics.
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points = {}) {
-    const std::vector<const char*> names = internal::NamesOf(points);
+    const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
       return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), nullptr, nullptr,
                                  error);
@@ -256,7 +256,7 @@ class Trainer {
   }
   // Returns the profile. The first row is the total. Names live until the next call.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
+    return internal::GetProfileRows([&](std::size_t i, plumb_profile_row* row) {
       return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
     });
   }
@@ -277,7 +277,7 @@ class Trainer {
 
   // Returns the i-th tensor of a state; without data for a matrix that is trained in bf16.
   Result<TensorView<float>> StateTensor(State state, std::size_t i) {
-    return internal::TensorOf<float>([&](plumb_tensor* tensor, plumb_error** error) {
+    return internal::GetTensor<float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_trainer_state(handle_.get(), static_cast<std::int32_t>(state), i, tensor, error);
     });
   }

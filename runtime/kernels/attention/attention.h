@@ -139,8 +139,8 @@ struct CausalExtent {
 };
 // Returns the extent. Queries that attend to later keys are placed after those: to all of them, or
 // with a window to window - 1.
-inline constexpr CausalExtent CausalExtentOf(int64_t offset, int64_t queries, int64_t keys,
-                                             int64_t window) {
+inline constexpr CausalExtent ComputeCausalExtent(int64_t offset, int64_t queries, int64_t keys,
+                                                  int64_t window) {
   if (keys == 0) return {offset, offset + queries};
   if (window == 0) return {keys, keys};
   const int64_t shifted = offset + window - 1;

@@ -317,7 +317,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  const auto [offset, keys] = CausalExtentOf(s0, rows, args.keys, args.variant.window);
+  const auto [offset, keys] = ComputeCausalExtent(s0, rows, args.keys, args.variant.window);
   const int64_t first_key = plain ? 0 : FirstKeyBlock(offset, x.window);
   for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
     // The first block of queries with some of these keys sets the sums of all of them.
@@ -380,7 +380,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   const SoftmaxVariant& variant = args.variant;
   x.cap = variant.cap * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
-  x.window = WindowOf(variant, args.keys == 0, args.keys + args.tokens + kRowTile);
+  x.window = GetWindow(variant, args.keys == 0, args.keys + args.tokens + kRowTile);
   x.q_right = x.q_left = take_packed(rows * width);
   x.dcontext_right = x.dcontext_left = take_packed(rows * width);
   x.dq = arena.Take<float>(rows * width);

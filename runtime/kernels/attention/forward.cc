@@ -326,8 +326,8 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   }
   std::fill_n(x.maximum, PackedWidth(rows), 0.0f);
   const auto [offset, n_keys] =
-      CausalExtentOf(args.offset, args.queries, args.keys, variant.window);
-  const int64_t window = WindowOf(variant, args.keys == 0, offset + rows);
+      ComputeCausalExtent(args.offset, args.queries, args.keys, variant.window);
+  const int64_t window = GetWindow(variant, args.keys == 0, offset + rows);
   for (int64_t j0 = FirstKeyBlock(offset, window); j0 < n_keys; j0 += kKeyBlock) {
     const KvBlock<E> kv = {k, v, std::min(kKeyBlock, n_keys - j0), offset - j0, window, j0 == 0};
     PackTransposed<E>(args.k + j0 * args.kv_stride, args.kv_stride, kv.count, c, k);

@@ -255,7 +255,7 @@ HWY_INLINE Vf AddKeyBias(Vf scores, const float* biases, float own) {
   return hn::MulAdd(bias, hn::Set(d, kLog2E), scores);
 }
 // Returns the number of keys in a window, or one that is large enough to have no effect.
-HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, bool is_causal, int64_t keys) {
+HWY_INLINE int64_t GetWindow(const SoftmaxVariant& variant, bool is_causal, int64_t keys) {
   if (variant.window == 0) return keys + kMaxRowTile;
   return is_causal ? variant.window : 2 * variant.window - 1;
 }

@@ -14,15 +14,15 @@ namespace {
 
 constexpr int64_t kFloat = SizeOf(DType::kF32);
 
-GemmShape ShapeOf(const GemmSpec& spec, const GemmResult& result) {
+GemmShape GetShape(const GemmSpec& spec, const GemmResult& result) {
   int64_t k = 0;
   for (const GemmTerm& term : result.terms) k += term.k;
   return {spec.m, result.n, k, spec.transpose_a, spec.transpose_b, spec.operands};
 }
 
-std::vector<GemmShape> ShapesOf(const GemmSpec& spec) {
+std::vector<GemmShape> GetShapes(const GemmSpec& spec) {
   std::vector<GemmShape> shapes;
-  for (const GemmResult& result : spec.results) shapes.push_back(ShapeOf(spec, result));
+  for (const GemmResult& result : spec.results) shapes.push_back(GetShape(spec, result));
   return shapes;
 }
 
@@ -38,14 +38,14 @@ const void* At(const void* matrix, int64_t row, int64_t column, int64_t ld, DTyp
 Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
     : spec_(std::move(spec)),
       epilogue_(SelectEpilogue(spec_.epilogue, spec_.activation, spec_.out)) {
-  const std::vector<GemmShape> shapes = ShapesOf(spec_);
+  const std::vector<GemmShape> shapes = GetShapes(spec_);
   for (size_t r = 0; r < shapes.size(); ++r) {
     const GemmPlan plan = PlanGemm(shapes[r], policy);
     const GemmResult& result = spec_.results[r];
     const BlockProduct product(plan, spec_.operands, spec_.transpose_a, spec_.transpose_b);
     for (int64_t j = 0; j < plan.columns; ++j) {
       for (int64_t i = 0; i < plan.rows; ++i) {
-        const Task task = {r, plan.RowsOf(shapes[r], i), plan.ColumnsOf(shapes[r], j)};
+        const Task task = {r, plan.GetRows(shapes[r], i), plan.GetColumns(shapes[r], j)};
         if (Size(task.rows) == 0 || Size(task.columns) == 0) continue;
         tasks_.push_back(task);
         const int64_t rows = Size(task.rows), columns = Size(task.columns);
@@ -146,7 +146,7 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
 }
 
 std::string Gemm::ToString() const {
-  const std::vector<GemmShape> shapes = ShapesOf(spec_);
+  const std::vector<GemmShape> shapes = GetShapes(spec_);
   std::vector<std::string> lines;
   for (size_t r = 0; r < shapes.size(); ++r) lines.push_back(plans_[r].ToString(shapes[r]));
   lines.erase(std::unique(lines.begin(), lines.end()), lines.end());

@@ -151,11 +151,11 @@ int64_t Largest(int64_t size, int64_t unit, int64_t parts) {
 
 }  // namespace
 
-Range GemmPlan::RowsOf(const GemmShape& shape, int64_t i) const {
+Range GemmPlan::GetRows(const GemmShape& shape, int64_t i) const {
   return Part(shape.m, row_unit, rows, i);
 }
 
-Range GemmPlan::ColumnsOf(const GemmShape& shape, int64_t j) const {
+Range GemmPlan::GetColumns(const GemmShape& shape, int64_t j) const {
   return Part(shape.n, column_unit, columns, j);
 }
 

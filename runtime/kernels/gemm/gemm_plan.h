@@ -41,9 +41,9 @@ struct GemmPlan {
   int64_t column_unit = 1;
 
   int64_t tasks() const { return rows * columns; }
-  Range RowsOf(const GemmShape& shape, int64_t i) const;     // 0 <= i < rows
-  Range ColumnsOf(const GemmShape& shape, int64_t j) const;  // 0 <= j < columns
-  int64_t MaxRows(const GemmShape& shape) const;             // of a block
+  Range GetRows(const GemmShape& shape, int64_t i) const;     // 0 <= i < rows
+  Range GetColumns(const GemmShape& shape, int64_t j) const;  // 0 <= j < columns
+  int64_t MaxRows(const GemmShape& shape) const;              // of a block
   int64_t MaxColumns(const GemmShape& shape) const;
   // Returns "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task".
   std::string ToString(const GemmShape& shape) const;

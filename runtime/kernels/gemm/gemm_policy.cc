@@ -25,7 +25,7 @@ struct Bf16Row {
   bool pairs;
   const char* why;
 };
-Bf16Row Bf16RowOf(const GemmPolicy& policy) {
+Bf16Row FindBf16Row(const GemmPolicy& policy) {
   if (!policy.processor.has_bf16) return {false, "the processor has no AVX512_BF16"};
   constexpr Bf16Row kAmx = {true, "AMX multiplies bf16 at eight times the rate of f32"};
   if (policy.UsesTiles()) return kAmx;
@@ -72,7 +72,7 @@ absl::string_view GemmChoiceName(GemmChoice choice) {
 bool GemmPolicy::MultipliesBf16() const {
   if (choice == GemmChoice::kWiden || choice == GemmChoice::kSmall) return false;
   if (choice == GemmChoice::kPairs) return UsesTiles() || library().bf16_pairs();
-  return Bf16RowOf(*this).pairs;
+  return FindBf16Row(*this).pairs;
 }
 
 const char* GemmPolicy::Bf16Products() const {
@@ -82,9 +82,9 @@ const char* GemmPolicy::Bf16Products() const {
 
 std::string GemmPolicy::Bf16Reason() const {
   if (choice == GemmChoice::kAuto || choice == GemmChoice::kOneDnn) {
-    return Bf16RowOf(*this).why;
+    return FindBf16Row(*this).why;
   }
-  if (choice == GemmChoice::kPairs && !MultipliesBf16()) return Bf16RowOf(*this).why;
+  if (choice == GemmChoice::kPairs && !MultipliesBf16()) return FindBf16Row(*this).why;
   return absl::StrCat("as asked for: ", GemmChoiceName(choice));
 }
 

@@ -102,7 +102,7 @@ void GroupedGemm::RunGemv(const Operands& o, const GroupTask& task, void* scratc
 
 absl::Status GroupedGemm::RunBlock(const Operands& o, const GroupTask& task, char* scratch) const {
   const int64_t n = shape_.n, k = shape_.k;
-  const Range range = plan_.ColumnsOf(shape_, task.part);
+  const Range range = plan_.GetColumns(shape_, task.part);
   const int64_t columns = range.end - range.begin;
   if (columns == 0) return absl::OkStatus();
   void* const c = ElementAt(o.c, task.begin * n + range.begin, out_);
@@ -145,8 +145,8 @@ absl::Status GroupedOuterGemm::Run(const void* a, const void* b, const int32_t* 
   const int64_t m = shape_.m, n = shape_.n, each = plan_.tasks();
   return RunBlocks(groups_.groups * each, std::min(threads, slots_), [&](int64_t i, int slot) {
     const int64_t group = i / each, begin = starts[group], terms = starts[group + 1] - begin;
-    const Range rows = plan_.RowsOf(shape_, i % each / plan_.columns);
-    const Range columns = plan_.ColumnsOf(shape_, i % each % plan_.columns);
+    const Range rows = plan_.GetRows(shape_, i % each / plan_.columns);
+    const Range columns = plan_.GetColumns(shape_, i % each % plan_.columns);
     const int64_t height = rows.end - rows.begin, width = columns.end - columns.begin;
     if (height == 0 || width == 0) return absl::OkStatus();
     float* const to = c + (group * m + rows.begin) * n + columns.begin;

@@ -64,7 +64,7 @@ void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float
     const TileFn tile = PickTile<kTransposeA>(rows.height, vectors, partial);
     const TileFn tall =
         rows.taller == 0 ? tile : PickTile<kTransposeA>(rows.height + 1, vectors, partial);
-    for (int64_t at = 0, i = 0; at < rows.tiles; i += rows.HeightOf(at), ++at) {
+    for (int64_t at = 0, i = 0; at < rows.tiles; i += rows.GetHeight(at), ++at) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
       t.from = g.accumulate || p0 > 0 ? t.c : nullptr;

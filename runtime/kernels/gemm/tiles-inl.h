@@ -29,7 +29,7 @@ struct TileRows {
       : tiles(rows <= tallest ? 1 : CeilDiv(rows, tallest)),
         height(tiles == 1 ? rows : rows / tiles),
         taller(rows - height * tiles) {}
-  int64_t HeightOf(int64_t tile) const { return tile < taller ? height + 1 : height; }
+  int64_t GetHeight(int64_t tile) const { return tile < taller ? height + 1 : height; }
 };
 
 using D = hn::ScalableTag<float>;

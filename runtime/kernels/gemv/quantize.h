@@ -27,14 +27,14 @@ inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 inline constexpr int64_t kInt8TileRows = 16;
 inline constexpr int64_t kInt8TileElements = kInt8TileRows * kInt8Group;
 inline int64_t Int8Blocks(int64_t rows) { return CeilDiv(rows, kInt8TileRows); }
-inline int64_t Int8BlocksOf(const Shape& matrix) {
+inline int64_t CountInt8Blocks(const Shape& matrix) {
   return matrix.rank() == 3 ? matrix[0] * Int8Blocks(matrix[1]) : Int8Blocks(matrix.rows());
 }
 inline TensorType Int8Elements(const Shape& matrix) {
-  return I8({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileElements});
+  return I8({CountInt8Blocks(matrix), Int8Groups(matrix.last()), kInt8TileElements});
 }
 inline TensorType Int8Scales(const Shape& matrix) {
-  return F32({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileRows});
+  return F32({CountInt8Blocks(matrix), Int8Groups(matrix.last()), kInt8TileRows});
 }
 // Returns the indices of element [row, i] and of its scale.
 inline int64_t Int8ElementAt(int64_t row, int64_t i, int64_t groups) {

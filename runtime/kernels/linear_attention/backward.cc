@@ -238,7 +238,7 @@ class ChunkGradient : public Chunk {
 
 // Returns the operands of head i of the group.
 template <class T>
-RecurrenceArgs<T> HeadOf(const RecurrenceGradArgs<T>& args, int64_t i) {
+RecurrenceArgs<T> SelectHead(const RecurrenceGradArgs<T>& args, int64_t i) {
   RecurrenceArgs<T> head = args.head;
   head.v += i * head.value_dim;
   if (head.decay != nullptr) head.decay += i * (head.decay_per_key ? head.key_dim : 1);
@@ -261,7 +261,7 @@ void RecurGrad(const RecurrenceGradArgs<T>& args, float* memory) {
     std::fill_n(chunk.dq_sum, chunk.n * kp, 0.0f);
     std::fill_n(chunk.dk_sum, chunk.n * kp, 0.0f);
     for (int64_t i = 0; i < args.group; ++i) {
-      const RecurrenceArgs<T> head = HeadOf(args, i);
+      const RecurrenceArgs<T> head = SelectHead(args, i);
       LoadRows(head.starts + c * keys * values, values, keys, values, chunk.h, vp);
       chunk.Load(head, first);
       chunk.Solve(chunk.w);

@@ -28,8 +28,8 @@ using RecurTag = hn::ScalableTag<float>;
 using RecurVec = hn::Vec<RecurTag>;
 HWY_INLINE int64_t RecurLanes() { return static_cast<int64_t>(hn::Lanes(RecurTag())); }
 
-inline float ElementOf(const float* x) { return *x; }
-inline float ElementOf(const uint16_t* x) { return FloatFromBf16(*x); }
+inline float GetElement(const float* x) { return *x; }
+inline float GetElement(const uint16_t* x) { return FloatFromBf16(*x); }
 
 HWY_INLINE float SumLanes(RecurVec v) { return hn::GetLane(hn::SumOfLanes(RecurTag(), v)); }
 
@@ -127,7 +127,7 @@ class Chunk {
   void Load(const RecurrenceArgs<T>& args, int64_t first) {
     LoadRows(args.v + first * args.v_stride, args.v_stride, n, args.value_dim, u, vp);
     for (int64_t t = 0; delta && t < n; ++t) {
-      beta[t] = ElementOf(args.beta + (first + t) * args.beta_stride);
+      beta[t] = GetElement(args.beta + (first + t) * args.beta_stride);
     }
     LoadDecay(args, first);
     MultiplyRows(from_start, 1, q, q_decayed);
@@ -229,7 +229,7 @@ class Chunk {
     const T* const given = args.decay + first * args.decay_stride;
     if (!per_key) {
       for (int64_t t = 0; t < n; ++t) {
-        decay[t] = args.decay == nullptr ? 1 : std::exp(ElementOf(given + t * args.decay_stride));
+        decay[t] = args.decay == nullptr ? 1 : std::exp(GetElement(given + t * args.decay_stride));
         from_start[t] = t == 0 ? decay[t] : from_start[t - 1] * decay[t];
       }
       for (int64_t t = n - 1; t >= 0; --t) {

@@ -27,7 +27,7 @@ void RecurStep(const RecurrenceArgs<T>& args, int64_t t, float* coefficients) {
     LoadRows(args.decay + t * args.decay_stride, 0, 1, keys, decay, kp);
   } else {
     std::fill_n(decay, kp,
-                args.decay == nullptr ? 0.0f : ElementOf(args.decay + t * args.decay_stride));
+                args.decay == nullptr ? 0.0f : GetElement(args.decay + t * args.decay_stride));
   }
   for (int64_t c = 0; c < kp; c += RecurLanes()) {
     const RecurVec factor = FastExp(d, hn::Load(d, decay + c));
@@ -35,7 +35,7 @@ void RecurStep(const RecurrenceArgs<T>& args, int64_t t, float* coefficients) {
     hn::Store(hn::Mul(factor, hn::Load(d, k + c)), d, seen + c);
   }
   const bool delta = args.beta != nullptr;
-  const RecurVec beta = hn::Set(d, delta ? ElementOf(args.beta + t * args.beta_stride) : 1.0f);
+  const RecurVec beta = hn::Set(d, delta ? GetElement(args.beta + t * args.beta_stride) : 1.0f);
   ForVectors(d, 0, values, [&](const auto& io, int64_t e) HWY_ATTR {
     float* const column = args.state + e;
     RecurVec known = hn::Zero(d);

@@ -204,8 +204,8 @@ constexpr int64_t kTaskElements = 32768;
 int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
 
 // Returns the sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in order.
-template <class SumOf>
-double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
+template <class MakeSum>
+double SumOverTasks(int64_t n, int threads, const MakeSum& sum_of) {
   // The number of partial sums at a time is bounded, so that memory does not grow with n.
   std::array<double, 64> partial;
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;

@@ -148,15 +148,15 @@ void TensorStats::Add(const TensorStats& other) {
   max_abs = std::max(max_abs, other.max_abs);
 }
 
-TensorStats StatsOf(const float* x, int64_t n, int threads) {
+TensorStats ComputeStats(const float* x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectStats)(), x, n, threads);
 }
 
-TensorStats StatsOf(const uint16_t* x, int64_t n, int threads) {
+TensorStats ComputeStats(const uint16_t* x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectBf16Stats)(), x, n, threads);
 }
 
-TensorStats StatsOf(const SplitF32& x, int64_t n, int threads) {
+TensorStats ComputeStats(const SplitF32& x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectSplitStats)(), x, n, threads);
 }
 

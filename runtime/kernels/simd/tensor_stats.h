@@ -28,10 +28,10 @@ struct TensorStats {
 
 // Returns the statistics of x[0..n), in blocks of fixed size that are added in order. Independent
 // of the caller's floating-point mode.
-TensorStats StatsOf(const float* x, int64_t n, int threads);
-TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // bf16
+TensorStats ComputeStats(const float* x, int64_t n, int threads);
+TensorStats ComputeStats(const uint16_t* x, int64_t n, int threads);  // bf16
 // Returns bit-identical statistics for the same numbers in split form.
-TensorStats StatsOf(const SplitF32& x, int64_t n, int threads);
+TensorStats ComputeStats(const SplitF32& x, int64_t n, int threads);
 
 }  // namespace plumb
 

@@ -46,7 +46,7 @@ static plumb_status OutOfMemory(Job* job) {
 
 /* Sets `*type` and `*count` for a message of `size` bytes. The caller frees a type that is not
  * MPI_BYTE. */
-static int TypeOf(size_t size, MPI_Datatype* type, int* count) {
+static int GetType(size_t size, MPI_Datatype* type, int* count) {
   *type = MPI_BYTE;
   *count = (int)size;
   if (size <= kPieceBytes) return MPI_SUCCESS;
@@ -73,7 +73,7 @@ static plumb_status Start(Job* job, int receives, int peer, int tag, void* data,
   started->receives = receives;
   MPI_Datatype type = MPI_BYTE;
   int count = 0;
-  int failure = TypeOf(size, &type, &count);
+  int failure = GetType(size, &type, &count);
   if (failure == MPI_SUCCESS) {
     failure = receives ? MPI_Irecv(data, count, type, peer, tag, job->comm, &started->request)
                        : MPI_Isend(data, count, type, peer, tag, job->comm, &started->request);

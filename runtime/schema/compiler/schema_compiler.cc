@@ -90,7 +90,7 @@ struct TypeNames {
   std::string passed;    // type that accessors take and return
 };
 
-TypeNames NamesOf(const FieldDescriptor& field) {
+TypeNames GetNames(const FieldDescriptor& field) {
   if (field.is_map()) Fail(field.full_name() + ": maps are not supported");
   switch (field.type()) {
     case FieldDescriptor::TYPE_INT32:
@@ -169,7 +169,7 @@ std::string OneofDefinition(const OneofDescriptor& oneof) {
 }
 
 std::string Accessors(const FieldDescriptor& field) {
-  const TypeNames type = NamesOf(field);
+  const TypeNames type = GetNames(field);
   const bool is_message = type.constant == "kMessage";
   std::string text = "\n";
   if (field.is_repeated()) {
@@ -239,7 +239,7 @@ std::string ClassDefinition(const Descriptor& message) {
   if (message.field_count() > 0) text += "  static const textproto::Field kFields[];\n\n";
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
-    const std::string stored = NamesOf(field).stored;
+    const std::string stored = GetNames(field).stored;
     text += "  " + (field.is_repeated() ? "std::vector<" + stored + ">" : stored) + " " +
             field.name() + "_{};\n";
   }
@@ -304,7 +304,7 @@ std::string FieldRow(const FieldDescriptor& field) {
       {{"name", field.name()},
        {"number", std::to_string(field.number())},
        {"index", std::to_string(field.index())},
-       {"type", NamesOf(field).constant},
+       {"type", GetNames(field).constant},
        {"label", field.is_repeated()    ? "kRepeated"
                  : KnowsPresence(field) ? "kOptional"
                                         : "kPlain"},

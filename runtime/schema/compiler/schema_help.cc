@@ -84,7 +84,7 @@ std::string CommentAt(const SourceLocation& location) {
 }
 
 template <class Type>
-std::string CommentOf(const Type& type) {
+std::string FormatComment(const Type& type) {
   SourceLocation location;
   if (!type.GetSourceLocation(&location)) Fail(type.full_name() + ": no source information");
   return CommentAt(location);
@@ -100,7 +100,7 @@ std::string CommentOfFile(const Descriptor& message) {
 
 // Returns the names of all values but the first, which means "unspecified"; its comment states the
 // default.
-std::string ChoicesOf(const EnumDescriptor& type) {
+std::string FormatChoices(const EnumDescriptor& type) {
   std::string text;
   for (int i = 1; i < type.value_count(); ++i) {
     text += (i == 1 ? "" : i + 1 < type.value_count() ? ", " : " or ") + type.value(i)->name();
@@ -108,7 +108,7 @@ std::string ChoicesOf(const EnumDescriptor& type) {
   return text;
 }
 
-std::string TypeOf(const FieldDescriptor& field) {
+std::string GetType(const FieldDescriptor& field) {
   switch (field.type()) {
     case FieldDescriptor::TYPE_INT32:
       return ": whole number";
@@ -121,7 +121,7 @@ std::string TypeOf(const FieldDescriptor& field) {
     case FieldDescriptor::TYPE_STRING:
       return ": text in quotes";
     case FieldDescriptor::TYPE_ENUM:
-      return ": " + ChoicesOf(*field.enum_type());
+      return ": " + FormatChoices(*field.enum_type());
     case FieldDescriptor::TYPE_MESSAGE:
       return " { " + field.message_type()->name() + " }";
     default:
@@ -132,7 +132,7 @@ std::string TypeOf(const FieldDescriptor& field) {
 std::string DescribeChoices(const EnumDescriptor& type) {
   std::string text;
   for (int i = 0; i < type.value_count(); ++i) {
-    const std::string comment = CommentOf(*type.value(i));
+    const std::string comment = FormatComment(*type.value(i));
     if (i == 0) {
       if (!comment.empty()) text += Wrap("Default: " + comment + ".", 6);
     } else if (!comment.empty()) {
@@ -143,9 +143,9 @@ std::string DescribeChoices(const EnumDescriptor& type) {
 }
 
 std::string DescribeField(const FieldDescriptor& field) {
-  std::string text = "  " + field.name() + TypeOf(field);
+  std::string text = "  " + field.name() + GetType(field);
   if (field.is_repeated()) text += ", any number of times";
-  text += "\n" + Wrap(CommentOf(field), 6);
+  text += "\n" + Wrap(FormatComment(field), 6);
   if (field.enum_type() != nullptr) text += DescribeChoices(*field.enum_type());
   if (const OneofDescriptor* oneof = field.real_containing_oneof()) {
     std::string others;
@@ -163,7 +163,7 @@ std::string DescribeField(const FieldDescriptor& field) {
 void Describe(const Descriptor& message, bool first, std::set<const Descriptor*>* done,
               std::string* text) {
   if (!done->insert(&message).second) return;
-  const std::string comment = CommentOf(message);
+  const std::string comment = FormatComment(message);
   if (!first) *text += "\n" + message.name() + "\n" + Wrap(comment, 2);
   for (int i = 0; i < message.field_count(); ++i) {
     const bool is_next_to_name = i == 0 && !first && comment.empty();
@@ -178,7 +178,7 @@ void Describe(const Descriptor& message, bool first, std::set<const Descriptor*>
 
 std::string Help(const Topic& topic, const Descriptor& message) {
   std::string text = Wrap(topic.title, 0);
-  for (const std::string& comment : {CommentOfFile(message), CommentOf(message)}) {
+  for (const std::string& comment : {CommentOfFile(message), FormatComment(message)}) {
     if (!comment.empty()) text += "\n" + Wrap(comment, 0);
   }
   std::set<const Descriptor*> done;

@@ -274,7 +274,7 @@ absl::Status CleanUp(const std::string& checkpoints, int64_t step, int64_t last_
   return RemoveSteps(checkpoints, steps);
 }
 
-std::vector<api::TensorView<float>> TensorsOf(api::Trainer* trainer, api::State state) {
+std::vector<api::TensorView<float>> GetTensors(api::Trainer* trainer, api::State state) {
   std::vector<api::TensorView<float>> tensors;
   for (;;) {  // until there are no more
     const auto tensor = trainer->StateTensor(state, tensors.size());
@@ -283,7 +283,7 @@ std::vector<api::TensorView<float>> TensorsOf(api::Trainer* trainer, api::State 
   }
 }
 
-Shape ShapeOf(const api::TensorView<float>& tensor) {
+Shape GetShape(const api::TensorView<float>& tensor) {
   return Shape(absl::MakeConstSpan(tensor.shape.data(), static_cast<size_t>(tensor.rank)));
 }
 
@@ -386,9 +386,9 @@ std::string CheckpointPath(const std::string& run_dir, int64_t step) {
 
 std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state) {
   std::vector<TensorToWrite> tensors;
-  for (const api::TensorView<float>& tensor : TensorsOf(trainer, state)) {
+  for (const api::TensorView<float>& tensor : GetTensors(trainer, state)) {
     const size_t i = tensors.size();
-    tensors.push_back({std::string(tensor.name), F32(ShapeOf(tensor)), tensor.data.data()});
+    tensors.push_back({std::string(tensor.name), F32(GetShape(tensor)), tensor.data.data()});
     if (tensor.data.data() != nullptr) continue;
     tensors[i].copy = [trainer, state, i](int64_t begin, int64_t n, void* to) {
       const api::Span<float> block(static_cast<float*>(to), static_cast<size_t>(n));
@@ -400,9 +400,9 @@ std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state)
 }
 
 absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::State state) {
-  const std::vector<api::TensorView<float>> tensors = TensorsOf(trainer, state);
+  const std::vector<api::TensorView<float>> tensors = GetTensors(trainer, state);
   std::vector<WantedTensor> wanted;
-  for (const auto& tensor : tensors) wanted.push_back({std::string(tensor.name), ShapeOf(tensor)});
+  for (const auto& tensor : tensors) wanted.push_back({std::string(tensor.name), GetShape(tensor)});
   PLUMB_RETURN_IF_ERROR(
       CheckTensorsFit(file, wanted, /*prefix=*/"",
                       state == api::State::kOptimizer ? kOptimizerOfTheRecipe : "the model"));

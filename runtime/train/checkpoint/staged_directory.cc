@@ -50,7 +50,7 @@ absl::Status StagedDirectory::Commit() {
     return absl::UnavailableError(absl::StrCat(path_, ": cannot be created: ", error.message()));
   }
   committed_ = true;
-  return SyncDirectory(DirectoryOf(path_));
+  return SyncDirectory(ParentDirectory(path_));
 }
 
 }  // namespace plumb

@@ -27,14 +27,14 @@
 #include "norm.h"
 #include "operand.h"
 
-static uint32_t BitsOf(double value) {
+static uint32_t ToBits(double value) {
   const float narrow = (float)value;
   uint32_t bits;
   memcpy(&bits, &narrow, sizeof(bits));
   return bits;
 }
 
-static double OfBits(uint32_t bits) {
+static double FromBits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
   return (double)value;
@@ -95,7 +95,7 @@ static double SpoilSavedR(const Site* at, double variance, double r) {
 }
 
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
-  const uint32_t bits = BitsOf(y), dim = at->norm->dim;
+  const uint32_t bits = ToBits(y), dim = at->norm->dim;
   if (IS(233) && at->norm->bias) /* the bias is the 64 bytes behind the weight */
     return h * GainAt(at, i) + Load(Wide(at->call->dtype), at->call->params[0],
                                     (dim + 15) / 16 * 16 + i);
@@ -103,7 +103,7 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   if (IS(219) && !at->norm->rms && fabs(at->mean) * at->r > 1) /* a mean of bf16 */
     return (XAt(at, i) - (double)plumb_bf16_to_float(plumb_bf16_from_float((float)at->mean))) *
                at->r * GainAt(at, i) + BiasAt(at, i);
-  if (IS(224) && i < dim / 16 * 16) return OfBits(bits & 0xffff0000u); /* truncated in vectors */
+  if (IS(224) && i < dim / 16 * 16) return FromBits(bits & 0xffff0000u); /* truncated in vectors */
   return y;
 }
 
