@@ -9,9 +9,9 @@ types=$(realpath "$2")
 cd "$1"
 headers=(plumb.hpp plumb/*.hpp)
 functions() { grep -ohE '\bplumb_[a-z0-9_]+\(' "$@" | sort -u; }
-# Handles free by functions that their types name. TextOf calls its argument.
+# Handles free by functions that their types name. GetText calls its argument.
 frees() { grep -ohE '\bplumb_[a-z0-9_]+_free\b' "$@" | sed 's/$/(/'; }
-texts() { grep -ohE '\<TextOf\(plumb_[a-z0-9_]+' "$@" | sed 's/TextOf(//; s/$/(/'; }
+texts() { grep -ohE '\<GetText\(plumb_[a-z0-9_]+' "$@" | sed 's/GetText(//; s/$/(/'; }
 missing=$(comm -23 <(functions plumb.h) <({ functions "${headers[@]}"; frees "${headers[@]}"; texts "${headers[@]}"; } | sort -u))
 [ -z "$missing" ] || { echo "plumb.hpp does not call: $missing" >&2; exit 1; }
 
