@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads tokenizers from files, and the tokens that begin, end and pad a text (SpecialTokens) from the
-// files of a checkpoint. Stateless.
+// Reads tokenizers from files, and the tokens that begin, end and pad a text (SpecialTokens) from
+// the files of a checkpoint. Stateless.
 //
 // Checkpoints state these tokens in several files, and for each of the three the first file with it
 // is used: generation_config.json and config.json have ids, tokenizer_config.json and
