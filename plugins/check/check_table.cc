@@ -138,7 +138,7 @@ std::vector<Check> MakeChecks() {
            "dim=64,rows=21,seed=4,type=f32,attributes=*"},
           0, {"R7"}),
       Exploring("R4", 3, "create and destroy leave nothing behind, also without memory", CheckLife,
-                {"dim=64|60|1|3|100|768,type=f32", "dim=64,type=f32,attributes=*"}, 0, {}),
+                {"dim=64|60|1|3|100|768,type=f32"}, 0, {}),
       Exploring("R7", 2, "returns and throws nothing, whatever the numbers", AtPoints(Returns),
                 {"dim=1|2|5|64|100|768,rows=1|23", "dim=1|2|5|64|100|768,rows=11,seed=1|4",
                  "dim=1|2|5|64|100|768,rows=11,x=4|8|9|10,dy=4|8|9|10"},
