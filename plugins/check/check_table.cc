@@ -12,6 +12,7 @@
 #include "plugins/check/check.h"
 #include "plugins/check/points.h"
 #include "plugins/check/rules.h"
+#include "runtime/base/check.h"
 
 namespace plumb::check {
 namespace {
@@ -25,6 +26,9 @@ constexpr uint32_t kPlacement = 1u << kPlace | 1u << kPitches | 1u << kAlias;
 // Makes a check of a rule that explores.
 Check Exploring(const char* id, int level, const char* title, const RuleOfNorm& rule,
                 const Patterns& fixed, uint32_t forms, Causes causes) {
+  for (const std::string& pattern : fixed) {
+    PLUMB_CHECK(!ParsePoints(pattern).empty(), "a fixed point is no pattern");
+  }
   const auto run = [=](const Subject& subject, Report* report) {
     const auto explore = [&](const Property& property) {
       Explore(subject, id, property, fixed, forms, report);

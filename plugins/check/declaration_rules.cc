@@ -57,6 +57,51 @@ void CheckCreate(const Norm& norm, const AttributeCase& tried, Report* report) {
   report->Fail("refused for every dim, although the schema allows it: " + refusal);
 }
 
+// Returns all that an instance lays out and computes, to compare: of rows of usual size, with
+// zeros, and of both signs.
+std::string Fingerprint(const Instance& instance) {
+  std::string text = instance.LayoutText();
+  for (Point point : ParsePoints("dim=1,rows=8,x=0|2|5,eval=0|1")) {
+    point[kDim] = instance.dim();
+    RunOptions options;
+    options.dtype = WidestType(instance.norm());
+    const Outcome outcome = RunAt(instance, point, OperandsAt(instance, point), options);
+    for (const Tensor& tensor : outcome.Tensors()) {
+      text.append(reinterpret_cast<const char*>(tensor.values->data()),
+                  tensor.values->size() * sizeof(double));
+    }
+  }
+  return text;
+}
+
+// Warns of attributes that change nothing. A text may be a name.
+void CheckEffects(const Norm& norm, Report* report) {
+  constexpr int kMaxTried = 40;
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = GetAttr(norm, i);
+    const plumb_attr_value& usual = DefaultValues(norm)[i];
+    int tried = 0;
+    bool has_effect = def.type == PLUMB_ATTR_STRING;
+    for (const AttributeCase& each : GetCases(norm)) {
+      if (std::memcmp(&each.values[i], &usual, sizeof(usual)) == 0) continue;
+      for (const uint32_t dim : {12, 16, 64, 768}) {
+        if (has_effect || tried >= kMaxTried) break;
+        AttributeValues values = each.values;
+        const std::unique_ptr<Instance> with = Instance::Create(norm, dim, values);
+        values[i] = usual;
+        const auto without = with == nullptr ? nullptr : Instance::Create(norm, dim, values);
+        if (without == nullptr) continue;
+        ++tried;
+        has_effect = Fingerprint(*with) != Fingerprint(*without);
+        break;
+      }
+    }
+    if (tried > 0 && !has_effect) {
+      report->Warn(absl::StrCat("attribute ", def.name, " changes no output, gradient or layout"));
+    }
+  }
+}
+
 // -- M4 -------------------------------------------------------------------------------------------
 
 // Fails on a layout that the host would refuse, and on fields that it would ignore.
@@ -104,6 +149,7 @@ void CheckAttributes(const Subject& subject, Report* report) {
     if (spec.doc.empty()) report->Fail(absl::StrCat("attribute ", spec.name, " has no doc"));
   }
   for (const AttributeCase& each : GetCases(norm)) CheckCreate(norm, each, report);
+  if (!report->failed()) CheckEffects(norm, report);
   const bool two_inputs = (norm.flags & PLUMB_NORM_TWO_INPUTS) != 0;
   if (two_inputs && QueryExtension(norm, PLUMB_EXT_RESIDUAL) != nullptr) {
     report->Fail(PLUMB_EXT_RESIDUAL " is offered, which is for norms of one input");

@@ -193,6 +193,7 @@ class PointRun {
   }
 
   Outcome Run(const RunOptions& options) {
+    inspect_ = options.inspect;
     for (Rows& rows : run_.dparams) rows.Fill(options.dparams);
     Forward();
     const Values y = run_.y.All(), saved = run_.saved.All();
@@ -225,6 +226,19 @@ class PointRun {
     const int64_t own = std::max(point_[kTo] - point_[kFrom], point_[kRows] / 300 + 1);
     const bool pieces = point_[kPieces] != 0;
     run_.Statistics(phase, train, pieces ? own : run_.ChunkRows(), pieces);
+  }
+
+  // Fails if rows outside of the first range do not hold `before` after it.
+  void ExpectOutside(const std::string& name, const Rows& rows, int64_t from, int64_t to,
+                     double before) {
+    if (!inspect_) return;
+    const Values values = rows.All();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t row = static_cast<int64_t>(i) / rows.width();
+      const bool is_inside = row >= from && row < to;
+      if (is_inside || SameBits(values[i], before)) continue;
+      return Expect(absl::StrCat(name, " of row ", row, ", outside of the range, was written"));
+    }
   }
 
   // Only stats_finalize may change buffers.
@@ -265,12 +279,14 @@ class PointRun {
     if (residual_ != nullptr) Split();
     TakeStatistics(PLUMB_PHASE_FORWARD, train);
     const std::vector<Values> buffers = AllOf(run_.buffers);
+    bool is_first = !in_place;
     for (const auto& [from, to] : GetRanges(run_, point_)) {
       plumb_norm_call call = run_.ForwardCall(train);
       if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
       if (IsOneInput()) call.x2 = call.x, call.x2_pitch = call.x_pitch;
       run_.Call(residual_ != nullptr ? Hot::kResidualForward : Hot::kForward, call, from, to,
                 more_);
+      if (std::exchange(is_first, false)) ExpectOutside("y", run_.y, from, to, Poison());
     }
     ExpectBuffers(buffers);
     if (residual_ == nullptr) return;
@@ -297,7 +313,8 @@ class PointRun {
       if (dsum == &sum_) run_.dx.Fill(Poison());
       more_.sums.dsum = dsum->data(), more_.sums.dsum_pitch = dsum->pitch();
     }
-    const bool own = point_[kPieces] != 0;
+    const bool own = point_[kPieces] != 0, apart = fused && add && point_[kAlias] == 0;
+    bool is_first = !in_place;
     std::vector<Values> totals = AllOf(run_.dparams);
     for (const auto& [from, to] : GetRanges(run_, point_)) {
       plumb_norm_call call = run_.BackwardCall(add && !fused);
@@ -307,6 +324,9 @@ class PointRun {
       }
       for (size_t k = 0; own && k < totals.size(); ++k) run_.dparams[k].Fill(0);
       run_.Call(fused ? Hot::kResidualBackward : Hot::kBackward, call, from, to, more_);
+      if (std::exchange(is_first, false)) {
+        ExpectOutside("dx", run_.dx, from, to, apart ? Poison() : before);
+      }
       for (size_t k = 0; own && k < totals.size(); ++k) {
         const Values part = run_.dparams[k].All();
         for (size_t i = 0; i < part.size(); ++i) {
@@ -355,6 +375,7 @@ class PointRun {
   const plumb_norm_residual* residual_;  // null: the point or the norm does not use one
   Rows terms_, sum_;                     // second terms of x, and a place for sums
   HotArguments more_;
+  bool inspect_ = false;
   std::string problem_;
 };
 
