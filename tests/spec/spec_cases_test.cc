@@ -126,7 +126,7 @@ std::string GetTrace(const std::string& fields) {
 std::string StoredRecipe(const std::string& text) {
   const auto store = [](const std::string& recipe) {
     const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(recipe, "t.pbtxt", {});
-    return spec.ok() ? spec->ToText() : std::string(spec.status().message());
+    return spec.ok() ? spec->text : std::string(spec.status().message());
   };
   const std::string stored = store(text), defaults = store("");
   EXPECT_EQ(store(stored), stored);
