@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(All, MutantTest, ::testing::ValuesIn(AllMutants()),
                                   norm.substr(std::min(norm.size(), norm.rfind('.') + 1));
                          });
 
-#if !defined(__SANITIZE_ADDRESS__)  // with it, mutants of memory are left out
+#if !defined(__SANITIZE_ADDRESS__)  // with it, mutants of memory are omitted
 TEST(MutantListTest, CoversEveryCheck) {
   std::set<std::string> covered;
   for (const Mutant& mutant : AllMutants()) covered.insert(mutant.check);
