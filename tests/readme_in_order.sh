@@ -21,6 +21,6 @@ cd "$root"
 # shellcheck disable=SC2016 # a pattern
 sed -n -e '/^```sh$/,/^```$/{/^```/d;p}' -e '/^```console$/,/^```$/s/^[$] //p' README.md > "$work/commands"
 grep -q '^cmake --install' "$work/commands" || { echo "README.md installs nothing" >&2; exit 1; }
-sed -i "s/^tests\/run\.sh/PLUMB_TEST_TARGETS=readme_snippet_test & -R '^readme_snippet_test\$'/" "$work/commands"
+sed -i "s/^tests\/run\.sh/PLUMB_TEST_TARGETS='readme_snippet_test runtime\/all' & -R '^readme_snippet_test\$'/" "$work/commands"
 mkdir "$work/home"
 HOME=$work/home bash -veuo pipefail "$work/commands" < /dev/null  # -v prints each command

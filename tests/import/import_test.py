@@ -342,6 +342,8 @@ class HostileInput(Case):
                 self.refuse(directory, "config.json: ", field.strip())
 
     def test_sizes_that_no_model_has_take_no_memory(self):
+        if subprocess.run(["bash", "-c", f"ulimit -v 2000000; {PLUMB} --version"], capture_output=True).returncode != 0:
+            self.skipTest("AddressSanitizer needs terabytes of the address space")
         for fields in ({"n_embd": 2**31 - 4}, {"vocab_size": 2**31 - 1, "n_embd": 2**31 - 4}, {"n_layer": 2**31 - 1},
                        {"n_layer": 5000}, {"n_positions": 2**31 - 1}):
             with self.subTest(fields=fields):
