@@ -654,6 +654,8 @@ test("every figure can be saved as an SVG that has its colours", async (t) => {
   assert.ok(buttons.length > 14);
   const texts = new Map();
   for (const button of buttons) {
+    // Chromium drops downloads of a page after ten within a second.
+    await page.waitForTimeout(110);
     const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
     assert.match(download.suggestedFilename(), /^[\w.-]+\.svg$/);
     const text = readFileSync(await download.path(), "utf8");
