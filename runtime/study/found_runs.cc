@@ -289,7 +289,8 @@ class Arranger {
   // Sets the facts that come from the data, if those are still where they were.
   void DescribeData(const FoundRun& run, const std::string& recipe_path, int64_t context,
                     PlanGroup* group) {
-    const absl::StatusOr<TrainingPreview> preview = PreviewTraining(run.data, recipe_path, {});
+    const absl::StatusOr<TrainingPreview> preview =
+        PreviewTraining(run.data, recipe_path, {}, plan_.datasets.get());
     if (!preview.ok() || preview->data_hash != run.data_hash) {
       const std::string warning = absl::StrCat(
           run.data,
@@ -301,7 +302,8 @@ class Arranger {
     }
     group->training.data = preview->data;
     const absl::StatusOr<std::vector<double>> entropies =
-        UnigramEntropies(run.data, recipe_path, {}, context, LossSummary::kLastSteps, plan_.seeds);
+        UnigramEntropies(run.data, recipe_path, {}, context, LossSummary::kLastSteps, plan_.seeds,
+                         plan_.datasets.get());
     if (entropies.ok()) group->unigram_entropies = *entropies;
   }
 

@@ -304,8 +304,9 @@ class Planner {
   absl::StatusOr<const TrainingPreview*> Preview(const Overrides& overrides) {
     const auto found = previews_.find(overrides);
     if (found != previews_.end()) return &found->second;
-    PLUMB_ASSIGN_OR_RETURN(TrainingPreview preview,
-                           PreviewTraining(plan_.study.data(), plan_.study.train(), overrides));
+    PLUMB_ASSIGN_OR_RETURN(
+        TrainingPreview preview,
+        PreviewTraining(plan_.study.data(), plan_.study.train(), overrides, plan_.datasets.get()));
     return &previews_.emplace(overrides, std::move(preview)).first->second;
   }
 
@@ -331,7 +332,8 @@ absl::Status SetEntropies(StudyPlan* plan) {
       PLUMB_ASSIGN_OR_RETURN(
           std::vector<double> made,
           UnigramEntropies(plan->study.data(), plan->study.train(), group.train_overrides,
-                           group.context_length, LossSummary::kLastSteps, plan->seeds));
+                           group.context_length, LossSummary::kLastSteps, plan->seeds,
+                           plan->datasets.get()));
       entropies = std::move(made);
     }
     group.unigram_entropies = entropies;
@@ -504,6 +506,7 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.probe.every = study.probe_every();
   request.probe.points = study.probe_point();
   request.samples = study.samples();
+  request.datasets = datasets.get();
   return request;
 }
 

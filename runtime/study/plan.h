@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/memory.h"
+#include "runtime/client/dataset_cache.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/model.h"
 #include "runtime/study/study.h"
@@ -79,6 +80,7 @@ struct StudyPlan {
   std::vector<PlanRun> runs;      // group by group, each in seed order
   std::vector<bool> is_skipped;   // runs that are not trained (study.choosing_seeds); empty: none
   std::vector<std::string> warnings;  // oddities of the study, for the user
+  std::shared_ptr<DatasetCache> datasets = std::make_shared<DatasetCache>();  // of all runs
 
   // Returns true if a run is to be trained.
   bool Has(size_t run) const { return is_skipped.empty() || !is_skipped[run]; }

@@ -47,18 +47,20 @@ absl::Status AddTargets(int64_t first_batch, int64_t batches, TrainBatches* sour
 
 absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const std::string& train_path,
-                                                const Overrides& train_overrides) {
+                                                const Overrides& train_overrides,
+                                                DatasetCache* datasets) {
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
-  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
+  PLUMB_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> data,
+                         datasets->Load(data_path, recipe));
   TrainingPreview preview;
   preview.train_text = recipe.text;
   preview.max_steps = recipe.fields.max_steps();
-  preview.data = data.Description();
-  preview.data_hash = data.data_hash();
-  preview.tokenizer_hash = HashOfTokenizer(data.tokenizer());
-  preview.vocab_size = NeededVocabulary(data.tokenizer(), recipe);
+  preview.data = data->Description();
+  preview.data_hash = data->data_hash();
+  preview.tokenizer_hash = HashOfTokenizer(data->tokenizer());
+  preview.vocab_size = NeededVocabulary(data->tokenizer(), recipe);
   preview.has_documents = HasDocuments(recipe);
-  preview.has_validation = data.has_targets(Split::kValidation);
+  preview.has_validation = data->has_targets(Split::kValidation);
   return preview;
 }
 
@@ -66,9 +68,11 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
                                                      const std::string& train_path,
                                                      const Overrides& train_overrides,
                                                      int64_t context_length, int64_t steps,
-                                                     const std::vector<uint64_t>& seeds) {
+                                                     const std::vector<uint64_t>& seeds,
+                                                     DatasetCache* datasets) {
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
-  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
+  PLUMB_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> data,
+                         datasets->Load(data_path, recipe));
   const int64_t batches_per_step = recipe.fields.gradient_accumulation_steps();
   const int64_t end = recipe.fields.max_steps() * batches_per_step;
   const int64_t begin = std::max<int64_t>(0, end - steps * batches_per_step);
@@ -80,9 +84,9 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
   std::vector<double> entropies;
   for (const uint64_t seed : seeds) {
     options.seed = seed;
-    PLUMB_ASSIGN_OR_RETURN(TrainBatches source, TrainBatches::Create(&data, options));
+    PLUMB_ASSIGN_OR_RETURN(TrainBatches source, TrainBatches::Create(data.get(), options));
     Batch batch = source.MakeBatch();
-    std::vector<double> weights(static_cast<size_t>(data.tokenizer().vocab_size()));
+    std::vector<double> weights(static_cast<size_t>(data->tokenizer().vocab_size()));
     for (int64_t i = begin; i < end; i += batches_per_step) {
       PLUMB_RETURN_IF_ERROR(AddTargets(i, batches_per_step, &source, &batch, &weights));
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/client/dataset_cache.h"
 #include "runtime/client/model.h"
 
 namespace plumb {
@@ -28,7 +29,8 @@ struct TrainingPreview {
 // of TrainRun::Open for data and recipe.
 absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const std::string& train_path,
-                                                const Overrides& train_overrides);
+                                                const Overrides& train_overrides,
+                                                DatasetCache* datasets);
 
 // Returns for each seed the unigram entropy, in nats, of the targets in the last `steps` steps of
 // such a run: a lower bound of their mean loss for a model that only knows how often each token
@@ -39,7 +41,8 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
                                                      const std::string& train_path,
                                                      const Overrides& train_overrides,
                                                      int64_t context_length, int64_t steps,
-                                                     const std::vector<uint64_t>& seeds);
+                                                     const std::vector<uint64_t>& seeds,
+                                                     DatasetCache* datasets);
 
 }  // namespace plumb
 

@@ -154,7 +154,7 @@ absl::Status TrainRunState::OpenExisting(const TrainRequest& request) {
   }
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
   if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
-  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path, &*files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path, *files.tokenizer));
   if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(ranks->AllOk(absl::OkStatus()));
   PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));

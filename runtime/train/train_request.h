@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/memory.h"
+#include "runtime/client/dataset_cache.h"
 #include "runtime/client/model.h"
 #include "runtime/client/probe.h"
 #include "runtime/client/recipe.h"
@@ -42,6 +43,8 @@ struct TrainRequest {
   // Performs all checks, including `out` and its free disk space, but writes nothing. Cannot be
   // combined with resume.
   bool dry_run = false;
+  // Data that the runs of a study share; must outlive Open. null: the run reads its own.
+  DatasetCache* datasets = nullptr;
   // Ranks that train this run together; must outlive the run. Every rank opens the run with the
   // same request. Rank 0 owns the directory and takes steps; the others call Follow. null: this
   // process alone.

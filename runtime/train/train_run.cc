@@ -88,9 +88,9 @@ absl::Status TrainRunState::CreateModel(const api::Spec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status TrainRunState::LoadData(const std::string& path, const Tokenizer* tokenizer) {
-  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(path, ToDatasetOptions(recipe), tokenizer));
-  data = std::make_unique<Dataset>(std::move(dataset));
+absl::Status TrainRunState::LoadData(const std::string& path, const Tokenizer& tokenizer) {
+  PLUMB_ASSIGN_OR_RETURN(Dataset read, Dataset::Load(path, ToDatasetOptions(recipe), &tokenizer));
+  data = std::make_shared<const Dataset>(std::move(read));
   return absl::OkStatus();
 }
 
@@ -104,7 +104,9 @@ absl::Status TrainRunState::ReadNew(const TrainRequest& request) {
       recipe, ReadRecipe(request.train_path, settings, ranks == nullptr ? 1 : ranks->size()));
   info.chosen_units = recipe.chosen_units;
   PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
-  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path));
+  DatasetCache own;
+  DatasetCache* const datasets = request.datasets == nullptr ? &own : request.datasets;
+  PLUMB_ASSIGN_OR_RETURN(data, datasets->Load(request.data_path, recipe));
   PLUMB_RETURN_IF_ERROR(
       FitVocabulary(data->tokenizer(), recipe, request.data_path, request.model_path, &spec));
   return CreateModel(spec);

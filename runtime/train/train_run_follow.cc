@@ -28,7 +28,7 @@ absl::Status TrainRunState::ReadRunFilesOfRankZero(const TrainRequest& request) 
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special, SpecialTokensOfJson(special_text, "special tokens",
                                                                     tokenizer.vocab_size()));
   tokenizer.set_special_tokens(std::move(special));
-  return LoadData(request.data_path, &tokenizer);
+  return LoadData(request.data_path, tokenizer);
 }
 
 absl::Status TrainRunState::OpenFollower(const TrainRequest& request, bool resumes) {

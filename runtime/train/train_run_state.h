@@ -58,7 +58,7 @@ class TrainRunState {
   TrainInfo info;
   Recipe recipe;
   std::string model_text;  // includes everything that the model refers to
-  std::unique_ptr<Dataset> data;
+  std::shared_ptr<const Dataset> data;
   std::optional<api::Model> model;
   std::optional<TrainBatches> batches;
   Batch micro_batch;
@@ -93,7 +93,8 @@ class TrainRunState {
   // ---
   // Reads the recipe, data and model of a new run.
   absl::Status ReadNew(const TrainRequest& request);
-  absl::Status LoadData(const std::string& path, const Tokenizer* tokenizer = nullptr);
+  // Reads the data with the tokenizer of a run that continues, which a study does not share.
+  absl::Status LoadData(const std::string& path, const Tokenizer& tokenizer);
   absl::Status CheckSameTraining(const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
   absl::Status CreateModel(const api::Spec& spec);

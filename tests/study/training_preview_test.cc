@@ -21,12 +21,13 @@ using ::testing::ElementsAre;
 // the last hundred of other letters.
 TEST(UnigramEntropiesTest, CoverTheLastSteps) {
   const ScratchDir dir;
+  DatasetCache datasets;
   std::string names;
   for (int i = 0; i < 200; ++i) names += i % 2 == 0 ? "aa\n" : "bb\n";
   for (int i = 0; i < 100; ++i) names += "cdefg\n";
   dir.Write("names.txt", names);
-  const auto entropies = [&dir](int64_t steps, const std::string& max_steps, const char* accumulate,
-                                int64_t context) {
+  const auto entropies = [&](int64_t steps, const std::string& max_steps, const char* accumulate,
+                             int64_t context) {
     return UnigramEntropies(dir.File("names.txt"), "",
                             {{"data.format", "DOCUMENTS"},
                              {"data.keep_order", "true"},
@@ -34,7 +35,7 @@ TEST(UnigramEntropiesTest, CoverTheLastSteps) {
                              {"batch_size", "1"},
                              {"gradient_accumulation_steps", accumulate},
                              {"max_steps", max_steps}},
-                            context, steps, {1, 2})
+                            context, steps, {1, 2}, &datasets)
         .value();
   };
   // Targets are c, d, e, f, g and the end token. A context that is too short for the end drops it.
@@ -56,12 +57,13 @@ TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
   std::string names;
   for (char c = 'a'; c <= 'z'; ++c) names += std::string(1, c) + "\n";
   dir.Write("names.txt", names);
+  DatasetCache datasets;
   const std::vector<double> found = UnigramEntropies(dir.File("names.txt"), "",
                                                      {{"data.format", "DOCUMENTS"},
                                                       {"data.val_fraction", "0"},
                                                       {"batch_size", "1"},
                                                       {"max_steps", "40"}},
-                                                     4, 20, {1, 2, 3})
+                                                     4, 20, {1, 2, 3}, &datasets)
                                         .value();
   ASSERT_EQ(found.size(), 3u);
   for (const double entropy : found) {
@@ -72,7 +74,23 @@ TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
 }
 
 TEST(UnigramEntropiesTest, ReportsErrorsOfDataAndRecipe) {
-  EXPECT_FALSE(UnigramEntropies("no_such_file", "", {}, 8, 100, {1}).ok());
+  DatasetCache datasets;
+  EXPECT_FALSE(UnigramEntropies("no_such_file", "", {}, 8, 100, {1}, &datasets).ok());
+}
+
+TEST(DatasetCacheTest, ReadsAFileOnceForEachRecipeOfData) {
+  const ScratchDir dir;
+  dir.Write("names.txt", "ab\ncd\nef\n");
+  const Recipe one = ReadRecipe("", {{"data.format", "DOCUMENTS"}, {"max_steps", "3"}}).value();
+  const Recipe longer = ReadRecipe("", {{"data.format", "DOCUMENTS"}, {"max_steps", "9"}}).value();
+  const Recipe text = ReadRecipe("", {{"data.format", "TEXT"}}).value();
+  DatasetCache datasets;
+  const std::string path = dir.File("names.txt");
+  const auto first = datasets.Load(path, one).value();
+  dir.Write("names.txt", "other\n");
+  EXPECT_EQ(datasets.Load(path, longer).value(), first);
+  EXPECT_NE(datasets.Load(path, text).value(), first);
+  EXPECT_NE(DatasetCache().Load(path, one).value()->data_hash(), first->data_hash());
 }
 
 }  // namespace
