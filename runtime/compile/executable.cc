@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -56,6 +57,18 @@ int64_t OperandBytes(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+// Returns text that is equal for nodes whose kernels do the same.
+std::string KernelKey(const Graph& graph, const Node& node) {
+  std::string key = node.op->name;
+  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+    absl::StrAppend(&key, "(");
+    for (const ValueId id : *ids) {
+      absl::StrAppend(&key, id == kNoValue ? "_" : graph.value(id).type.ToString(), ",");
+    }
+  }
+  return absl::StrCat(key, node.attrs.ToString());
+}
+
 double Flops(const Graph& graph, const Node& node) {
   if (node.op->flops == nullptr) return 0;
   return node.op->flops({GetTypes(graph, node.inputs), GetTypes(graph, node.outputs), node.attrs});
@@ -75,14 +88,19 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> CompiledProgram::Of(Graph
 
 absl::Status CompiledProgram::MakeKernels() {
   uses.resize(graph.values.size());
+  absl::flat_hash_map<std::string, std::shared_ptr<const Kernel>> made;
   for (const Node& node : graph.nodes) {
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = node.op->make_kernel(
-        {GetTypes(graph, node.inputs), GetTypes(graph, node.outputs), node.attrs});
-    if (!kernel.ok()) {
-      return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph, node), ": "));
+    std::shared_ptr<const Kernel>& kernel = made[KernelKey(graph, node)];
+    if (kernel == nullptr) {
+      absl::StatusOr<std::unique_ptr<Kernel>> created = node.op->make_kernel(
+          {GetTypes(graph, node.inputs), GetTypes(graph, node.outputs), node.attrs});
+      if (!created.ok()) {
+        return Annotate(created.status(), absl::StrCat(plumb::ToString(graph, node), ": "));
+      }
+      kernel = *std::move(created);
+      scratch_bytes = std::max(scratch_bytes, kernel->scratch_bytes());
     }
-    scratch_bytes = std::max(scratch_bytes, (*kernel)->scratch_bytes());
-    kernels.push_back(*std::move(kernel));
+    kernels.push_back(kernel);
     for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
       for (const ValueId id : *ids) {
         if (id != kNoValue) uses[Index(id)].push_back(static_cast<int32_t>(operands));

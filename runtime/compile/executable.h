@@ -31,8 +31,9 @@ namespace plumb {
 struct CompiledProgram {
   Graph graph;
   MemoryPlan plan;
-  std::vector<std::unique_ptr<Kernel>> kernels;  // indexed by node
-  std::vector<std::vector<int32_t>> uses;        // indexed by ValueId: indices among all operands
+  // Indexed by node. Equal nodes share a kernel, so that those of a deep model fit a cache.
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  std::vector<std::vector<int32_t>> uses;  // indexed by ValueId: indices among all operands
   std::vector<std::vector<ValueId>> values_of_slot;  // indexed like the plan's externals
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::map<std::string, size_t, std::less<>> bindings;  // name -> slot
