@@ -28,6 +28,10 @@ class RngStream {
   double Normal(uint64_t i) const;               // N(0, 1), Box-Muller on draw i
   uint64_t Below(uint64_t i, uint64_t n) const;  // [0, n); the bias is negligible for n << 2^64
 
+  // Philox's key, and the upper half of its counters; the lower half is the draw's index.
+  uint64_t key() const { return key_; }
+  uint64_t step() const { return step_; }
+
  private:
   uint64_t key_;
   uint64_t step_;

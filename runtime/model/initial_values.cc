@@ -8,9 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/simd/uniform_draws.h"
 #include "runtime/model/parameters.h"
 
 namespace plumb {
@@ -53,6 +55,20 @@ absl::Status Fill(const std::string& name, int64_t elements, Range part, const I
   return absl::OkStatus();
 }
 
+// Writes the elements from `begin` on.
+void DrawUniform(const RngStream& stream, const InitSpec& init, int64_t begin,
+                 absl::Span<float> out) {
+  constexpr size_t kTogether = 256;
+  double draws[kTogether];
+  for (size_t at = 0; at < out.size(); at += kTogether) {
+    const size_t n = std::min(kTogether, out.size() - at);
+    DrawUniforms(stream, static_cast<uint64_t>(begin) + at, static_cast<int64_t>(n), draws);
+    for (size_t i = 0; i < n; ++i) {
+      out[at + i] = static_cast<float>(init.a + (init.b - init.a) * draws[i]);
+    }
+  }
+}
+
 // Writes elements `part` of the tensor `name`, which has `elements` elements.
 absl::Status Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
                   uint64_t seed, int threads, float* out) {
@@ -72,18 +88,20 @@ absl::Status Draw(const std::string& name, int64_t elements, Range part, const I
   }
   // Each draw is a function of its index, so the result does not depend on the number of tasks.
   const RngStream stream(seed, absl::StrCat("init ", name));
-  const bool normal = init.kind == InitSpec::Kind::kNormal;
   std::optional<TruncatedNormals> truncated;
   if (init.kind == InitSpec::Kind::kTruncatedNormal) truncated.emplace(init.cut, seed, name);
   const int64_t tasks = TaskCount(n, n * kCostOfADraw);
   ParallelFor(tasks, threads, [&](int64_t task) {
     const Range range = TaskRange(n, tasks, task);
+    if (init.kind == InitSpec::Kind::kUniform) {
+      DrawUniform(stream, init, part.begin + range.begin,
+                  absl::MakeSpan(out + range.begin, static_cast<size_t>(range.end - range.begin)));
+      return;
+    }
     for (int64_t i = range.begin; i < range.end; ++i) {
       const uint64_t index = static_cast<uint64_t>(part.begin + i);
-      const double value = truncated.has_value() ? init.a + init.b * truncated->Draw(index)
-                           : normal              ? init.a + init.b * stream.Normal(index)
-                                    : init.a + (init.b - init.a) * stream.Uniform(index);
-      out[i] = static_cast<float>(value);
+      const double draw = truncated.has_value() ? truncated->Draw(index) : stream.Normal(index);
+      out[i] = static_cast<float>(init.a + init.b * draw);
     }
   });
   return absl::OkStatus();

@@ -118,6 +118,54 @@ TEST(AdamWTest, FirstStepHasTheLearningRate) {
               testing::Pointwise(testing::FloatNear(1e-5f), std::vector<float>{0.9f, 1.1f, 0.9f}));
 }
 
+// Returns the error of `got` in units of the last place of a float.
+double ErrorInUlps(float got, double want) {
+  const float rounded = std::fabs(static_cast<float>(want));
+  const float next = std::nextafter(rounded, std::numeric_limits<float>::infinity());
+  return std::fabs(static_cast<double>(got) - want) / static_cast<double>(next - rounded);
+}
+
+TEST(AdamWTest, UpdateIsWithinFourUnitsOfTheLastPlace) {
+  // Gradients of all magnitudes whose squares are floats, and a weight of zero, whose new value is
+  // the update alone.
+  constexpr size_t kCount = 20000;
+  const RngStream stream(7, "magnitudes");
+  std::vector<float> grad(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    const double magnitude = std::pow(10.0, 34 * stream.Uniform(2 * i) - 16);
+    grad[i] = static_cast<float>(stream.Uniform(2 * i + 1) < 0.5 ? magnitude : -magnitude);
+  }
+  const double b1 = 0.9f, b2 = 0.95f, eps = 1e-8f, rate = 3e-3f;
+  ForEachSimdTarget([&](const std::string& target) {
+    std::vector<float> param(kCount), m(kCount), v(kCount);
+    Step step = StepNumber(1);
+    step.groups[0].grad_scale = 1;
+    AdamWUpdate({{0, kCount, 0.0f, 1.0f}}, step, {grad.data(), param.data(), m.data(), v.data()},
+                1);
+    double worst = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      const double root = std::sqrt(static_cast<double>(v[i]) / (1 - b2)) + eps;
+      const double want = -rate * (static_cast<double>(m[i]) / (1 - b1)) / root;
+      worst = std::max(worst, ErrorInUlps(param[i], want));
+    }
+    EXPECT_LT(worst, 4) << target;
+    RecordProperty("worst_ulps_" + target, std::to_string(worst));
+  });
+}
+
+TEST(AdamWTest, ExtremeGradientsKeepTheirMeaning) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ForEachSimdTarget([&](const std::string& target) {
+    std::vector<float> grad = {0, 3e38f, kInfinity}, param = {1, 1, 1}, m(3), v(3);
+    Step step = StepNumber(1);
+    step.groups[0].grad_scale = 1;
+    AdamWUpdate({{0, 3, 0.0f, 1.0f}}, step, {grad.data(), param.data(), m.data(), v.data()}, 1);
+    EXPECT_EQ(param[0], 1) << target;
+    EXPECT_TRUE(std::isfinite(param[1])) << target;  // its square is no float
+    EXPECT_FALSE(std::isfinite(param[2])) << target;
+  });
+}
+
 TEST(AdamWTest, DoesNotDependOnTheNumberOfThreads) {
   const State one = Train(3, 1), four = Train(3, 4);
   EXPECT_EQ(one.param, four.param);

@@ -15,21 +15,23 @@ namespace {
 // The operands are views into larger matrices, whose other elements must not change.
 TEST(SmallGemmTest, ReadsLeadingDimensions) {
   const int64_t m = 7, n = 27, k = 19, pad = 3;
-  const std::vector<float> a = Draw(40 * 40, "a"), b = Draw(40 * 40, "b"), bias = Draw(n, "bias");
+  const std::vector<float> a = Draw(40 * 40, "a"), b = Draw(40 * 40, "b");
+  const std::vector<float> start = Draw(m * (n + 2), "start");
   ForEachSimdTarget([&](const std::string& target) {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
         const int64_t lda = (ta ? m : k) + pad, ldb = (tb ? k : n) + pad, ldc = n + pad;
+        const int64_t start_ld = ta ? 0 : n + 2;  // a bias, or a row for each row
         std::vector<float> c(static_cast<size_t>(m * ldc), -77.0f);
         std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
         SelectSmallGemm(ta, tb)(
-            {ta, tb, m, n, k, a.data(), lda, b.data(), ldb, false, c.data(), ldc}, bias.data(),
-            scratch.data());
+            {ta, tb, m, n, k, a.data(), lda, b.data(), ldb, false, c.data(), ldc},
+            {start.data(), start_ld}, scratch.data());
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < ldc; ++j) {
             double expected = -77;
             if (j < n) {
-              expected = bias[j];
+              expected = start[i * start_ld + j];
               for (int64_t l = 0; l < k; ++l) {
                 expected += static_cast<double>(a[ta ? l * lda + i : i * lda + l]) *
                             static_cast<double>(b[tb ? j * ldb + l : l * ldb + j]);
@@ -51,11 +53,11 @@ TEST(SmallGemmTest, RowsDoNotDependOnTheirNumber) {
     const SmallGemmFn multiply = SelectSmallGemm(false, true);
     std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
     std::vector<float> whole(m * n), row(n);
-    multiply({false, true, m, n, k, a.data(), k, b.data(), k, false, whole.data(), n}, nullptr,
+    multiply({false, true, m, n, k, a.data(), k, b.data(), k, false, whole.data(), n}, {},
              scratch.data());
     for (int64_t i = 0; i < m; ++i) {
-      multiply({false, true, 1, n, k, a.data() + i * k, k, b.data(), k, false, row.data(), n},
-               nullptr, scratch.data());
+      multiply({false, true, 1, n, k, a.data() + i * k, k, b.data(), k, false, row.data(), n}, {},
+               scratch.data());
       EXPECT_EQ(std::memcmp(row.data(), &whole[i * n], n * sizeof(float)), 0)
           << "row " << i << " on " << target;
     }
@@ -70,13 +72,13 @@ TEST(SmallGemmTest, AccumulatesPartialSums) {
     const SmallGemmFn multiply = SelectSmallGemm(false, false);
     std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
     std::vector<float> whole(m * n), parts(m * n);
-    multiply({false, false, m, n, k, a.data(), k, b.data(), n, false, whole.data(), n}, bias.data(),
-             scratch.data());
+    multiply({false, false, m, n, k, a.data(), k, b.data(), n, false, whole.data(), n},
+             {bias.data(), 0}, scratch.data());
     multiply({false, false, m, n, half, a.data(), k, b.data(), n, false, parts.data(), n},
-             bias.data(), scratch.data());
+             {bias.data(), 0}, scratch.data());
     multiply({false, false, m, n, k - half, a.data() + half, k, b.data() + half * n, n, true,
               parts.data(), n},
-             nullptr, scratch.data());
+             {}, scratch.data());
     EXPECT_EQ(parts, whole) << target;
   });
 }

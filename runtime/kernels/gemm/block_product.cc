@@ -44,13 +44,13 @@ int64_t BlockProduct::scratch_bytes(int64_t rows, int64_t columns, int64_t k) co
   return AlignUp(bytes);
 }
 
-absl::Status BlockProduct::Run(const GemmArgs& args, const float* bias, void* scratch) const {
+absl::Status BlockProduct::Run(const GemmArgs& args, const GemmStart& start, void* scratch) const {
   float* const floats = static_cast<float*>(scratch);
-  return widens_ ? RunWidened(args, bias, floats) : Multiply(operands_, args, bias, floats);
+  return widens_ ? RunWidened(args, start, floats) : Multiply(operands_, args, start, floats);
 }
 
 // Widens both bf16 operands k_block terms at a time and multiplies these.
-absl::Status BlockProduct::RunWidened(const GemmArgs& args, const float* bias,
+absl::Status BlockProduct::RunWidened(const GemmArgs& args, const GemmStart& start,
                                       float* scratch) const {
   const int64_t rows = args.m, columns = args.n;
   const bool ta = args.transpose_a, tb = args.transpose_b;
@@ -70,19 +70,19 @@ absl::Status BlockProduct::RunWidened(const GemmArgs& args, const float* bias,
         Multiply(DType::kF32,
                  {ta, tb, rows, columns, k, wide_a, ta ? rows : k, wide_b, tb ? k : columns,
                   args.accumulate || part > 0, args.c, args.ldc},
-                 part == 0 ? bias : nullptr, rest);
+                 part == 0 ? start : GemmStart(), rest);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status BlockProduct::Multiply(DType operands, const GemmArgs& args, const float* bias,
+absl::Status BlockProduct::Multiply(DType operands, const GemmArgs& args, const GemmStart& start,
                                     float* scratch) const {
   if (engine_ == GemmEngine::kOneDnn) return OneDnnGemm(operands, args);
   if (engine_ == GemmEngine::kTiles) {
     TileGemm(args, scratch);
   } else {
-    small_(args, bias, scratch);
+    small_(args, start, scratch);
   }
   return absl::OkStatus();
 }

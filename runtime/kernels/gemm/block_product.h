@@ -25,15 +25,15 @@ class BlockProduct {
   // Returns the scratch size for a block of at most these sizes, a multiple of 64.
   int64_t scratch_bytes(int64_t rows, int64_t columns, int64_t k) const;
 
-  // Computes the block. `args` has the transposes of the constructor. If `bias` [n] is not null, c
-  // starts from it; only the small engine supports this, and only without `args.accumulate`.
-  absl::Status Run(const GemmArgs& args, const float* bias, void* scratch) const;
+  // Computes the block. `args` has the transposes of the constructor. c starts from `start`, which
+  // only the small engine supports, and only without `args.accumulate`.
+  absl::Status Run(const GemmArgs& args, const GemmStart& start, void* scratch) const;
 
   GemmEngine engine() const { return engine_; }
 
  private:
-  absl::Status RunWidened(const GemmArgs& args, const float* bias, float* scratch) const;
-  absl::Status Multiply(DType operands, const GemmArgs& args, const float* bias,
+  absl::Status RunWidened(const GemmArgs& args, const GemmStart& start, float* scratch) const;
+  absl::Status Multiply(DType operands, const GemmArgs& args, const GemmStart& start,
                         float* scratch) const;
 
   DType operands_;

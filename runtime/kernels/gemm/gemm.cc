@@ -97,7 +97,7 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
     absl::Status status = AddTerm(in, term, task, sums, scratch + sum_bytes_);
     if (!status.ok()) return status;
     sums.initialized = true;
-    sums.bias = nullptr;
+    sums.start = {};
   }
   if (direct) return absl::OkStatus();
   const int64_t offset = first * SizeOf(spec_.out);
@@ -110,7 +110,7 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
 }
 
 // Initializes the accumulators with the bias, or with the addend if they are in the result's
-// memory.
+// memory; the small engine reads it when it begins.
 Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct, float* at,
                            int64_t ld) const {
   const GemmResult& result = spec_.results[task.result];
@@ -118,18 +118,20 @@ Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct,
   int64_t ld_from = 0;
   if (result.bias >= 0) {
     from = static_cast<const float*>(in[result.bias]) + task.columns.begin;
-    if (products_[task.result].engine() == GemmEngine::kSmall) return {at, ld, false, from};
   } else if (direct && result.operand >= 0) {
     ld_from = result.n;
     from = static_cast<const float*>(in[result.operand]) + task.rows.begin * ld_from +
            task.columns.begin;
-    if (from == at) return {at, ld, true, nullptr};
+    if (from == at) return {at, ld, true, {}};
   }
-  if (from == nullptr) return {at, ld, false, nullptr};
+  if (from == nullptr) return {at, ld, false, {}};
+  if (products_[task.result].engine() == GemmEngine::kSmall) {
+    return {at, ld, false, {from, ld_from}};
+  }
   for (int64_t i = 0; i < Size(task.rows); ++i) {
     std::memcpy(at + i * ld, from + i * ld_from, static_cast<size_t>(Size(task.columns) * kFloat));
   }
-  return {at, ld, true, nullptr};
+  return {at, ld, true, {}};
 }
 
 absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Task& task,
@@ -142,7 +144,7 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
   return products_[task.result].Run(
       {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns), term.k, a,
        term.lda, b, term.ldb, sums.initialized, sums.at, sums.ld},
-      sums.bias, scratch);
+      sums.start, scratch);
 }
 
 std::string Gemm::ToString() const {

@@ -78,8 +78,8 @@ class Gemm {
   struct Sums {
     float* at;  // the first element of [rows, columns]
     int64_t ld;
-    bool initialized;   // true: products accumulate; false: they overwrite
-    const float* bias;  // initial value for the small engine, which reads it; else null
+    bool initialized;  // true: products accumulate; false: they overwrite
+    GemmStart start;   // initial values that the small engine reads
   };
 
   bool StoresDirectly(const GemmResult& result) const;

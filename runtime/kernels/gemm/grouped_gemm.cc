@@ -117,7 +117,7 @@ absl::Status GroupedGemm::RunBlock(const Operands& o, const GroupTask& task, cha
   absl::Status status = product_.Run(
       {false, tb, task.rows, columns, k, ElementAt(o.a, task.begin * k, shape_.operands), k,
        ElementAt(o.b, b, shape_.operands), tb ? k : n, accumulate, sums, ld},
-      accumulate ? nullptr : bias, scratch + sum_bytes_);
+      accumulate ? GemmStart() : GemmStart{bias, 0}, scratch + sum_bytes_);
   if (status.ok() && !direct) {
     store_({task.rows, columns, sums, ld, nullptr, nullptr, c, n});
   }
@@ -155,7 +155,7 @@ absl::Status GroupedOuterGemm::Run(const void* a, const void* b, const int32_t* 
     return product_.Run(
         {true, false, height, width, terms, ElementAt(a, begin * m + rows.begin, shape_.operands),
          m, ElementAt(b, begin * n + columns.begin, shape_.operands), n, false, to, n},
-        nullptr, static_cast<char*>(scratch) + slot * slot_bytes_);
+        GemmStart(), static_cast<char*>(scratch) + slot * slot_bytes_);
   });
 }
 

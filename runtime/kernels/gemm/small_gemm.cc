@@ -30,7 +30,7 @@ void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
 
 // Adds the terms [p0, p0 + k) to every sum.
 template <bool kTransposeA, bool kTransposeB>
-void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float* scratch) {
+void AddTerms(const GemmArgs& g, const GemmStart& start, int64_t p0, int64_t k, float* scratch) {
   const float* a = static_cast<const float*>(g.a) + (kTransposeA ? p0 * g.lda : p0);
   const float* b = static_cast<const float*>(g.b) + (kTransposeB ? p0 : p0 * g.ldb);
   const TileRows rows(g.m, kMaxTileRows);
@@ -47,7 +47,7 @@ void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float
     t.lda = g.lda;
     t.ldc = g.ldc;
     t.last_columns = columns - (vectors - 1) * kLanes;
-    t.bias = bias == nullptr ? nullptr : bias + j;
+    t.ld_from = start.ld;
     if (kTransposeB || copy) {
       t.ldb = vectors * kLanes;
       if (kTransposeB) {
@@ -67,22 +67,24 @@ void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float
     for (int64_t at = 0, i = 0; at < rows.tiles; i += rows.GetHeight(at), ++at) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
-      t.from = g.accumulate || p0 > 0 ? t.c : nullptr;
+      t.from = start.sums == nullptr ? nullptr : start.sums + i * start.ld + j;
       (at < rows.taller ? tall : tile)(t);
     }
   }
 }
 
 template <bool kTransposeA, bool kTransposeB>
-void SmallGemm(const GemmArgs& g, const float* bias, float* scratch) {
+void SmallGemm(const GemmArgs& g, const GemmStart& start, float* scratch) {
+  const GemmStart c = {g.c, g.ldc};
+  const GemmStart& first = g.accumulate ? c : start;
   if (g.k <= kMaxSmallGemmTerms) {
-    return AddTerms<kTransposeA, kTransposeB>(g, bias, 0, g.k, scratch);
+    return AddTerms<kTransposeA, kTransposeB>(g, first, 0, g.k, scratch);
   }
   // The KC blocks have equal sizes; a panel of b and the rows of a stay in the caches.
   const int64_t parts = CeilDiv(g.k, kMaxSmallGemmTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;
-    AddTerms<kTransposeA, kTransposeB>(g, bias, begin, end - begin, scratch);
+    AddTerms<kTransposeA, kTransposeB>(g, i == 0 ? first : c, begin, end - begin, scratch);
   }
 }
 

@@ -3,8 +3,8 @@
 // sizes from the 7x16x16 of a study model, where a library call costs more than the product, to the
 // row blocks of dequantized_gemm.cc. Stateless, thread-safe.
 //
-// Rounding: one ascending-k FMA chain per element, started from the bias. Partitioning rows or
-// columns never changes it.
+// Rounding: one ascending-k FMA chain per element, started from its initial value. Partitioning
+// rows or columns never changes it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
 
@@ -14,10 +14,16 @@
 
 namespace plumb {
 
-// Computes a product of f32 operands (onednn/gemm.h). If `bias` [n] is not null and `accumulate` is
-// not set, c starts from it. `scratch` has SmallGemmScratch(k) floats and is aligned to 64 bytes.
+// Initial values of c: row i starts from sums[i * ld + j], which may be c itself. A bias has ld 0.
+struct GemmStart {
+  const float* sums = nullptr;  // null: zeros
+  int64_t ld = 0;
+};
+
+// Computes a product of f32 operands (onednn/gemm.h) that starts from `start`, or from c if
+// `accumulate` is set. `scratch` has SmallGemmScratch(k) floats and is aligned to 64 bytes.
 // Requires: m, n >= 1; k >= 0; c does not overlap the operands.
-using SmallGemmFn = void (*)(const GemmArgs& args, const float* bias, float* scratch);
+using SmallGemmFn = void (*)(const GemmArgs& args, const GemmStart& start, float* scratch);
 
 // Returns the function for this processor.
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b);

@@ -53,11 +53,11 @@ struct TileArgs {
   int64_t lda;
   const float* b;
   int64_t ldb;
-  const float* bias;
   float* c;
   int64_t ldc;
   int64_t last_columns;  // number of columns of the last vector
-  const float* from;     // initial sums, with rows ldc apart; null: bias
+  const float* from;     // initial sums, with rows ld_from apart; null: zeros
+  int64_t ld_from;
 };
 using TileFn = void (*)(const TileArgs& t);
 
@@ -72,10 +72,9 @@ void Tile(const TileArgs& t) {
   V sum[kRows][kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    const V start = t.bias == nullptr ? hn::Zero(d) : load(t.bias + v * kLanes, v);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      sum[i][v] = t.from != nullptr ? load(t.from + i * t.ldc + v * kLanes, v) : start;
+      sum[i][v] = t.from != nullptr ? load(t.from + i * t.ld_from + v * kLanes, v) : hn::Zero(d);
     }
   }
 

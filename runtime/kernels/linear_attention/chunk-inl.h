@@ -66,17 +66,17 @@ class ChunkProducts {
   // Computes c[m, n] = a[m, k] b[k, n], or adds it to c.
   void Plain(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
              int64_t ldb, bool add, float* c, int64_t ldc) const {
-    plain_({false, false, m, n, k, a, lda, b, ldb, add, c, ldc}, nullptr, scratch_);
+    plain_({false, false, m, n, k, a, lda, b, ldb, add, c, ldc}, {}, scratch_);
   }
   // Computes the same with a[k, m] transposed.
   void LeftTransposed(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                       int64_t ldb, bool add, float* c, int64_t ldc) const {
-    left_({true, false, m, n, k, a, lda, b, ldb, add, c, ldc}, nullptr, scratch_);
+    left_({true, false, m, n, k, a, lda, b, ldb, add, c, ldc}, {}, scratch_);
   }
   // Computes the same with b[n, k] transposed.
   void RightTransposed(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc) const {
-    right_({false, true, m, n, k, a, lda, b, ldb, false, c, ldc}, nullptr, scratch_);
+    right_({false, true, m, n, k, a, lda, b, ldb, false, c, ldc}, {}, scratch_);
   }
 
  private:
