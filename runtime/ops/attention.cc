@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/attention/few_tokens.h"
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/op_checks.h"
@@ -129,7 +131,17 @@ absl::Status ReadLengths(const KernelArgs& args, size_t i, const AttentionShape&
   return has_lengths ? CheckLengthValues(*lengths, shape) : absl::OkStatus();
 }
 
-// One item is a block of queries of one head.
+// Returns the functions for a few tokens if this attention is of their kind, else nulls.
+template <class T>
+FewTokensFns ChooseFewTokensFor(const AttentionShape& shape, bool is_plain) {
+  if (!std::is_same<T, float>::value || !is_plain || shape.heads != shape.kv_heads ||
+      shape.cap != 0 || shape.window != 0 || shape.alibi != 0) {
+    return {nullptr, nullptr};
+  }
+  return ChooseFewTokens(shape.tokens, shape.heads, shape.head_dim);
+}
+
+// One item is a block of queries of one head, or a sequence of a few tokens.
 template <class T>
 class AttentionKernel : public Kernel {
  public:
@@ -138,6 +150,8 @@ class AttentionKernel : public Kernel {
         has_sinks_(types.has(kSink)),
         has_lengths_(types.has(kLengths)),
         has_key_bias_(types.has(kKeyBias)),
+        attend_few_(
+            ChooseFewTokensFor<T>(shape_, !has_sinks_ && !has_lengths_ && !has_key_bias_).attend),
         attend_(ChooseAttend<T>()),
         heads_(shape_.batch * shape_.heads),
         blocks_(CeilDiv(shape_.tokens, kQueryRows)),
@@ -148,6 +162,11 @@ class AttentionKernel : public Kernel {
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
+    if (attend_few_ != nullptr) {
+      ParallelFor(shape_.batch, std::min(args.threads, slots_),
+                  [&](int64_t row) { attend_few_(FewCall(args, row)); });
+      return absl::OkStatus();
+    }
     const int32_t* lengths = nullptr;
     PLUMB_RETURN_IF_ERROR(ReadLengths(args, kLengths, shape_, has_lengths_, &lengths));
     ParallelFor(heads_ * blocks_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
@@ -159,6 +178,19 @@ class AttentionKernel : public Kernel {
   }
 
  private:
+  FewTokensArgs FewCall(const KernelArgs& args, int64_t row) const {
+    const int64_t at = row * shape_.tokens * shape_.q_stride();
+    return {args.f32(0) + at,
+            args.f32(1) + at,
+            args.f32(2) + at,
+            args.out_f32(0) + at,
+            args.out_f32(1) + row * shape_.heads * shape_.tokens,
+            shape_.tokens,
+            shape_.heads,
+            shape_.head_dim,
+            static_cast<float>(shape_.scale)};
+  }
+
   // Sets the results of queries behind the end of the sequence, whose windows may have no key, to
   // 0.
   static void DropPadding(AttendArgs<T>* call) {
@@ -201,6 +233,7 @@ class AttentionKernel : public Kernel {
 
   const AttentionShape shape_;
   const bool has_sinks_, has_lengths_, has_key_bias_;
+  void (*const attend_few_)(const FewTokensArgs& args);  // or null
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
@@ -208,7 +241,8 @@ class AttentionKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-// One item is a key head with all its query heads, so only one task writes its dk and dv.
+// One item is a key head with all its query heads, so only one task writes its dk and dv, or a
+// sequence of a few tokens.
 template <class T>
 class AttentionGradKernel : public Kernel {
  public:
@@ -216,6 +250,7 @@ class AttentionGradKernel : public Kernel {
       : shape_(ReadAttentionShape(types).value()),
         has_lengths_(types.has(kGradLengths)),
         has_key_bias_(types.has(kGradKeyBias)),
+        attend_few_(ChooseFewTokensFor<T>(shape_, !has_lengths_ && !has_key_bias_).attend_grad),
         attend_grad_(ChooseAttendGrad<T>()),
         kv_heads_(shape_.batch * shape_.kv_heads),
         slots_(SlotsFor(kv_heads_, 5 * shape_.batch * shape_.heads * shape_.tokens * shape_.tokens *
@@ -229,6 +264,11 @@ class AttentionGradKernel : public Kernel {
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
+    if (attend_few_ != nullptr) {
+      ParallelFor(shape_.batch, std::min(args.threads, slots_),
+                  [&](int64_t row) { attend_few_(FewCall(args, row)); });
+      return absl::OkStatus();
+    }
     const int32_t* lengths = nullptr;
     PLUMB_RETURN_IF_ERROR(ReadLengths(args, kGradLengths, shape_, has_lengths_, &lengths));
     ParallelFor(kv_heads_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
@@ -238,6 +278,23 @@ class AttentionGradKernel : public Kernel {
   }
 
  private:
+  FewTokensGradArgs FewCall(const KernelArgs& args, int64_t row) const {
+    const int64_t at = row * shape_.tokens * shape_.q_stride();
+    return {args.f32(0) + at,
+            args.f32(1) + at,
+            args.f32(2) + at,
+            args.f32(3) + at,
+            args.f32(5) + at,
+            args.f32(4) + row * shape_.heads * shape_.tokens,
+            args.out_f32(0) + at,
+            args.out_f32(1) + at,
+            args.out_f32(2) + at,
+            shape_.tokens,
+            shape_.heads,
+            shape_.head_dim,
+            static_cast<float>(shape_.scale)};
+  }
+
   AttendGradArgs<T> Call(const KernelArgs& args, const int32_t* lengths, int64_t item) const {
     const int64_t row = item / shape_.kv_heads, kv_head = item % shape_.kv_heads;
     const int64_t head = kv_head * shape_.group();
@@ -270,7 +327,8 @@ class AttentionGradKernel : public Kernel {
 
   const AttentionShape shape_;
   const bool has_lengths_, has_key_bias_;
-  std::vector<float> slopes_;  // indexed by head; empty: none
+  std::vector<float> slopes_;                                // indexed by head; empty: none
+  void (*const attend_few_)(const FewTokensGradArgs& args);  // or null
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
   const int slots_;

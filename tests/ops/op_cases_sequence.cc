@@ -353,6 +353,12 @@ void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
     AddAttentionCases(1, tokens, {4, 2}, 8, draw, cases);
     AddAttentionCases(2, tokens, {4, 1}, 20, draw, cases);
   }
+  // Several heads in a vector, and several vectors; few tokens, and slightly more.
+  for (const int64_t tokens : {1, 7, 64, 65}) {
+    AddAttentionCases(2, tokens, {16, 16}, 1, draw, cases);
+    AddAttentionCases(1, tokens, {8, 8}, 2, draw, cases);
+    AddAttentionCases(2, tokens, {12, 12}, 4, draw, cases);
+  }
   AddAttentionCases(1, 33, {1, 1}, 100, draw, cases);
   AddAttentionCases(1, 301, {2, 1}, 5, draw, cases);  // more than one block of queries
   AddAttentionCases(1, 520, {1, 1}, 16, draw, cases);
