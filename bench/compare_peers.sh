@@ -7,7 +7,11 @@
 #
 #   bench/compare_peers.sh [--quick] [--rounds N] [--dtypes f32,bf16,int8] [--markdown] [--json FILE]
 #                          [--only study,shakespeare,baby,gpt2-64,gpt2-1024,prompt,decode,decode-8]
+#        compare_peers.sh --seeds 20,100 [--rounds N] [--json FILE]
 #                          [--peers torch,torch-compiled,jax,llm.c,loop,llama.cpp]
+#
+# The second form compares a whole study with JAX, which trains all seeds in one compiled program, and a step with the
+# loop (compare_study.py).
 #
 # --only gpt2-8192 or delta-64,delta-1024,delta-8192 measures a long context, or gated DeltaNet in place of
 # attention, next to transformers' implementation (TORCH_PYTHON needs transformers 5).
@@ -28,6 +32,8 @@ if [ ! -e "$build/lib/libplumb.so.1" ]; then
   exit 2
 fi
 peers=$build/peers
+by_seeds=
+[ "${1:-}" != --seeds ] || by_seeds=1
 # True if --peers names one of these, or is not an option.
 wanted() { # PEER..
   local before='' argument peer
@@ -51,9 +57,9 @@ install() { # MODULE PACKAGE..
   "$peers/bin/pip" install --quiet "${@:2}" >&2 || echo "not installed: ${*:2}" >&2
 }
 install numpy numpy
-if wanted torch torch-compiled && [ -z "${TORCH_PYTHON:-}" ]; then install torch torch; fi
+[ -n "$by_seeds" ] || ! wanted torch torch-compiled || [ -n "${TORCH_PYTHON:-}" ] || install torch torch
 if wanted jax; then install jax jax; fi
-if wanted llama.cpp; then
+if [ -z "$by_seeds" ] && wanted llama.cpp; then
   install gguf gguf
   CMAKE_ARGS="-DGGML_NATIVE=ON ${CMAKE_ARGS:-}" install llama_cpp --no-binary llama-cpp-python llama-cpp-python
 fi
@@ -62,6 +68,7 @@ options=()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for candidate in ${TORCH_PYTHON:-"$peers/bin/python" /usr/bin/python3}; do
+  [ -z "$by_seeds" ] || break
   wanted torch torch-compiled || break
   "$candidate" -c 'import torch' 2> /dev/null || continue
   # A different BLAS helps only a PyTorch that calls an external one (as Debian's does).
@@ -74,6 +81,10 @@ done
 if wanted loop && "${CXX:-c++}" -std=c++17 -O3 -march=native -ffast-math -shared -fPIC "$here/peer_loop.cc" \
   -o "$work/libpeer_loop.so"; then
   options+=(--loop "$work/libpeer_loop.so")
+fi
+if [ -n "$by_seeds" ]; then
+  "$peers/bin/python" -B "$here/compare_study.py" "${options[@]}" "$@" "$build/bin/plumb" "$peers/bin/python"
+  exit
 fi
 [ -z "${LLM_C:-}" ] || options+=(--llm-c "$LLM_C")
 "$peers/bin/python" -B "$here/compare_peers.py" --build "$build" --python "$peers/bin/python" "${options[@]}" "$@"

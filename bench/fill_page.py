@@ -66,6 +66,21 @@ def training_table(section):
     return table(head + (["memory", "peer's memory"] if has_memory else []), rows) + remark(section)
 
 
+def studies_table(section):
+    rows = []
+    for r in section["rows"]:
+        for what, wall, cpu in ((f"{r['peer']}, training alone", "training_wall", "training_cpu"),
+                                (f"{r['peer']}, the whole process", "wall", "cpu")):
+            rows.append([f"{r['seeds']} seeds", what, f"{r['plumb_wall']:.2f} s", f"{r[wall]:.2f} s",
+                         f"{r['plumb_cpu']:.2f} s", f"{r[cpu]:.2f} s", times(r[cpu] / r["plumb_cpu"])])
+    text = table(["1,000 steps each", "peer", "plumb", "peer's", "plumb, CPU", "peer's, CPU", "ratio of CPU"], rows)
+    if "step" in section:
+        step = section["step"]
+        text += (f"\n\nA step on one thread takes {time_text(step['plumb'])}, and {time_text(step['loop'])} in the loop "
+                 f"that is written by hand: {times(step['plumb'] / step['loop'])} times as long.")
+    return text + remark(section)
+
+
 def sampling_table(section):
     rows = []
     for r in section["rows"]:
@@ -160,6 +175,7 @@ def more_cores_table(section):
 
 SECTIONS = [
     ("training", "training steps", training_table),
+    ("studies", "a study of one model, everything included", studies_table),
     ("sampling", "prompts and decoding, GPT-2 124M", sampling_table),
     ("profile", "time of a training step by op, GPT-2 124M", profile_table),
     ("placements", "what a placement costs, GPT-2 124M 4 x 64 f32", placements_table),
@@ -188,11 +204,11 @@ def current(results, section):
 
 
 def summary(results):
-    """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer, except the loop
-    that is written for one model, and except PyTorch 1.13, which is of 2022."""
+    """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer, except PyTorch
+    1.13, which is of 2022. The study's model is in a table of its own, since one step at a time is no way to train it."""
     entries = []
     for e in current(results, "training"):
-        rows = [r for r in e["training"]["rows"] if r["peer"] not in ("C++ loop", "PyTorch 1.13")]
+        rows = [r for r in e["training"]["rows"] if r["model"] != "study" and r["peer"] != "PyTorch 1.13"]
         if rows:
             entries.append({**e, "training": {"rows": rows}})
     titles = list(dict.fromkeys(row["title"] for entry in entries for row in entry["training"]["rows"]))
@@ -217,6 +233,20 @@ def summary(results):
                  [f"{entry['name']} ({peers(entry)})" for entry in entries], rows)
 
 
+def studies(results):
+    """Returns the table of README.md with the CPU seconds of a study next to JAX, and a step next to the loop."""
+    rows = []
+    for entry in current(results, "studies"):
+        section = entry["studies"]
+        rows += [[entry["name"], f"{r['seeds']} seeds, 1,000 steps each", f"{r['plumb_cpu']:.1f} s", r["peer"],
+                  f"{r['training_cpu']:.1f} s", times(r["training_cpu"] / r["plumb_cpu"])] for r in section["rows"]]
+        if "step" in section:
+            step = section["step"]
+            rows.append([entry["name"], "a step, 1 thread", time_text(step["plumb"]), "C++ loop",
+                         time_text(step["loop"]), times(step["loop"] / step["plumb"])])
+    return table(["processor", "study of 26 thousand parameters", "plumb", "peer", "peer's", "ratio"], rows)
+
+
 def decoding(results):
     """Returns the table of README.md with tokens per second of GPT-2 124M."""
     rows = []
@@ -237,7 +267,7 @@ def others(results):
     return table(["processor", "program", "pass", "plumb", "theirs", "ratio (range)", "measured"], rows)
 
 
-TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "others": others}
+TABLES = {"results": all_results, "summary": summary, "studies": studies, "decoding": decoding, "others": others}
 
 
 def filled(text, results):

@@ -4,7 +4,7 @@
 # an idle machine, and the time of building and installing once. The results go into docs/performance/results.json
 # under this machine's processor, and from there into the pages.
 #
-#   bench/measure_all.sh [OUT [PART..]]   parts: training sampling profile placements scaling more_cores gemm record
+#   bench/measure_all.sh [OUT [PART..]]   parts: training studies sampling profile placements scaling more_cores gemm record
 #
 # OUT: directory of the measurements as JSON and plots (default: build/measurements). Without parts: all that OUT does
 # not hold yet, so the same command continues after an interruption. A changed build or another processor discards it.
@@ -18,7 +18,7 @@ root=$(cd "$here/.." && pwd)
 out=${1:-$root/build/measurements}
 [ $# = 0 ] || shift
 quick=${QUICK:+1}
-all="training sampling profile placements scaling more_cores gemm"
+all="training studies sampling profile placements scaling more_cores gemm"
 for name in "$@"; do
   case " $all record " in
     *" $name "*) ;;
@@ -44,6 +44,12 @@ problem=
 training() {  # continues by itself, so it writes to its final place
   bash "$here/compare_peers.sh" --json "$out/training.json" ${quick:+--quick --only shakespeare,decode} ||
     problem="training: some pairs were not measured, see above; the same command tries them again"
+}
+
+studies() {
+  local seeds=(--seeds 20,100)
+  [ -z "$quick" ] || seeds=(--seeds 2,3 --rounds 1)
+  bash "$here/compare_peers.sh" "${seeds[@]}" --json "$new/studies.json"
 }
 
 # Numbers the files in the order of the table.
@@ -98,7 +104,7 @@ record() {
 if [ "$*" != record ]; then
   stamp="$quick $(cd "$BUILD" && sha256sum bin/plumb bin/step_server lib/libplumb.so.1 && "$plumb" --version)"
   if [ "$(cat "$out/stamp" 2> /dev/null)" != "$stamp" ]; then
-    rm -rf "$out"/{training.json,sampling,profile,placements.json,scaling,more_cores.json,gemm.txt,machine.json} "$out"/*.done
+    rm -rf "$out"/{training.json,studies.json,sampling,profile,placements.json,scaling,more_cores.json,gemm.txt,machine.json} "$out"/*.done
     printf '%s\n' "$stamp" > "$out/stamp"
   fi
   "$python" -B "$here/record_results.py" machine "$plumb" > "$out/machine.json"

@@ -158,6 +158,8 @@ def record(out, results_path, name):
     for section, found in (("training", training(peers)), ("others", sessions(peers))):
         if found["rows"]:
             entry[section] = found
+    if os.path.exists(os.path.join(out, "studies.json")):
+        entry["studies"] = load(out, "studies.json")
     if os.path.exists(os.path.join(out, "gemm.txt")):
         entry["gemm"] = gemm(os.path.join(out, "gemm.txt"))
     if os.path.isdir(os.path.join(out, "sampling")):
