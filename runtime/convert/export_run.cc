@@ -186,6 +186,43 @@ absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
   return RunModel{run->run, run->checkpoint, run->step, text, std::move(model)};
 }
 
+// Fails unless the weights of `merged`, which has none of the adapter's, are in `adapted` those
+// that the run began with: else the adapter without them is another model.
+absl::Status CheckOnlyAdapterChanged(HostRuntime* runtime, RunModel* adapted, RunModel* merged) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(adapted->run, ": ", why,
+                     ", so that its adapter alone is not the model; drop --adapter to "
+                     "merge it into the weights, or train with --set train.import=lora, which "
+                     "keeps the others"));
+  };
+  PLUMB_ASSIGN_OR_RETURN(const std::string json,
+                         ReadFile(JoinPath(adapted->run, "run.json"), kMaxTextBytes));
+  PLUMB_ASSIGN_OR_RETURN(const InitSource init, GetInit(json));
+  if (init.run.empty()) return refuse("the run began with random weights");
+  absl::StatusOr<RunModel> base = OpenRunModel(runtime, init.weights, /*average=*/false);
+  if (!base.ok()) {
+    return Annotate(base.status(), absl::StrCat("the weights that ", adapted->run,
+                                                " began with, which the adapter belongs to: "));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const Tensors before, GetTensors(&base->model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors after, GetTensors(&adapted->model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors wanted, GetTensors(&merged->model));
+  std::vector<std::string> changed;
+  for (const auto& [name, unused] : wanted) {
+    const auto was = before.find(name);
+    const auto& now = after.at(name).data;
+    if (was == before.end() || was->second.data.size() != now.size() ||
+        std::memcmp(was->second.data.data(), now.data(), now.size() * sizeof(float)) != 0) {
+      changed.push_back(name);
+    }
+  }
+  if (changed.empty()) return absl::OkStatus();
+  return refuse(absl::StrCat(changed.size(), " of ", wanted.size(),
+                             " weights have changed besides the adapter (the first is ", changed[0],
+                             ")"));
+}
+
 // Assembles the tensors of the checkpoint from those of the model.
 class Assembly {
  public:
@@ -381,6 +418,15 @@ absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
   return write("tokenizer_config.json", LibraryTokenizerConfig(*files.tokenizer, context_length));
 }
 
+// Sets the type of the weights wherever config.json states one: transformers 5 writes and prefers
+// "dtype", also in the parts of a model.
+void StateType(const char* type, Json* config) {
+  for (auto& [key, value] : config->items()) {
+    if (value.is_object()) StateType(type, &value);
+    if (value.is_string() && (key == "dtype" || key == "torch_dtype")) value = type;
+  }
+}
+
 struct Target {
   Family family;
   Json config = Json::object();
@@ -446,6 +492,9 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   if (!updates.empty()) {
     PLUMB_ASSIGN_OR_RETURN(RunModel merged, MergeAdapter(runtime, &opened, updates));
     adapted = std::exchange(opened, std::move(merged));
+    if (request.adapter) {
+      PLUMB_RETURN_IF_ERROR(CheckOnlyAdapterChanged(runtime, &*adapted, &opened));
+    }
   } else if (request.adapter) {
     return absl::InvalidArgumentError(
         absl::StrCat(opened.run, ": the model has no adapter; drop --adapter"));
@@ -467,6 +516,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorToWrite> tensors, assembly.Tensors());
 
   config["torch_dtype"] = "float32";
+  StateType("float32", &config);
   PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
   PutMissingIds(files.special, &config);
   if (request.adapter) {

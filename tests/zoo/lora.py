@@ -8,6 +8,7 @@ same, and the export for PEFT must have the names, shapes and configuration that
 
 import glob
 import os
+import shutil
 import sys
 import tempfile
 
@@ -21,14 +22,14 @@ CASES = {"llama": ("q", "v"), "qwen2": ALL, "gpt2": ALL, "phi3": ALL, "gpt_neox"
 TEXT = "the quick brown fox\njumps over\nthe lazy dog\n" * 20
 
 
-def adapt(binary, imported, run, targets, *settings):
+def adapt(binary, imported, run, targets, *settings, freezes=True):
     lets = [f"rank = {RANK}", f"alpha = {ALPHA}"] + [f"on_{p} = {int(p in targets)}" for p in ALL]
     words = [word for i, let in enumerate(lets) for word in ("--set", f"model.adapter.let[{i}]={let}")]
     text = os.path.join(os.path.dirname(run), "text.txt")
     with open(text, "w", encoding="utf-8") as file:
         file.write(TEXT)
     plumb(binary, "train", os.path.join(imported, "model.pbtxt"), "--init", imported, "--data", text, "--out", run,
-          "--set", "model.adapter.extends=lora", *words, "--set", "train.import=lora",
+          "--set", "model.adapter.extends=lora", *words, *(["--set", "train.import=lora"] if freezes else []),
           "--set", "train.max_steps=12", "--set", "train.learning_rate=0.05", *settings, "--quiet")
 
 
@@ -128,14 +129,33 @@ def check_refusals(binary, scratch):
     plumb(binary, "train", at("model.pbtxt"), "--init", at("base"), "--data", at("text.txt"), "--out", at("run"),
           "--set", "train.max_steps=1", "--quiet")
     failed_with(binary, "does not only add scale * b(a(input))", "export", at("run"), "--out", at("out"))
-    return ["a refused export left files"] if os.path.exists(at("out")) else []
+    adapt(binary, at("base"), at("all"), ALL, freezes=False)
+    failed_with(binary, "weights have changed besides the adapter", "export", at("all"), "--adapter", "--out", at("out"))
+    left = ["a refused export left files"] if os.path.exists(at("out")) else []
+    plumb(binary, "export", at("all"), "--out", at("out"))
+    return left
+
+
+def check_types(binary, scratch):
+    """Checks that config.json states the type of the weights that are written, under every key."""
+    source, copy, out = os.path.join(CHECKPOINTS, "llama"), os.path.join(scratch, "copy"), os.path.join(scratch, "out")
+    shutil.copytree(source, copy)
+    write_json(os.path.join(copy, "config.json"), {**read_json(source, "config.json"), "dtype": "bfloat16"})
+    plumb(binary, "import", copy, "--out", os.path.join(scratch, "base"))
+    plumb(binary, "export", os.path.join(scratch, "base"), "--out", out)
+    config = read_json(out, "config.json")
+    if (config["dtype"], config["torch_dtype"]) != ("float32", "float32"):
+        return [f"f32 weights are described as {config['dtype']} and {config['torch_dtype']}"]
+    return []
 
 
 def main():
     binary, failed = sys.argv[1], 0
     checks = [(name, lambda scratch, n=name, t=targets: check(binary, n, t, scratch))
               for name, targets in CASES.items()]
-    for name, run in checks + [("refusals", lambda scratch: check_refusals(binary, scratch))]:
+    checks += [("refusals", lambda scratch: check_refusals(binary, scratch)),
+               ("types", lambda scratch: check_types(binary, scratch))]
+    for name, run in checks:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 wrong = run(scratch)
