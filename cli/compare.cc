@@ -210,8 +210,8 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "  plumb compare study.pbtxt --out studies/mine\n"
       "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
       "  plumb compare study.pbtxt --seed 1 --store store --out part1  # one job\n\n"
-      "Writes report.html, tables (.md, .csv, .tex), runs.csv, metrics.jsonl, provenance.json and\n"
-      "runs/ into DIR: plumb docs report. Runs with the same seed see the same data in the same\n"
+      "Writes report.html, tables (.md, .csv, .tex), runs.csv, provenance.json and runs/ into\n"
+      "DIR: plumb docs report. Runs with the same seed see the same data in the same\n"
       "order and start from the same weights where the models share them. After Ctrl-C (exit\n"
       "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
       "others continue.");

@@ -319,7 +319,7 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
 
   Outcome outcome;
   if (info.first_step > 0) {
-    outcome.losses.AddMetricsFile(absl::StrCat(info.out, "/metrics.jsonl"), info.first_step);
+    outcome.losses.AddMetricsFile(absl::StrCat(info.out, "/metrics.csv"), info.first_step);
   }
   TrainProgress progress(std::min(options.stop_at, info.max_steps), info.max_steps, options.quiet);
   PrintOpening(info, &progress);

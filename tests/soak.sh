@@ -81,10 +81,10 @@ result_of() {  # result_of train|compare DIRECTORY
   if [ "$1" = train ]; then
     sha256sum < "$2/run/checkpoints/$(cat "$2/run/latest")/model.safetensors"
     sha256sum < "$2/run/checkpoints/$(cat "$2/run/latest")/optimizer.safetensors"
-    sed 's/"seconds":[^,}]*//' "$2/run/metrics.jsonl" | sha256sum
+    cut -d, -f1-5,7 "$2/run/metrics.csv" | sha256sum
     sha256sum < "$2/run/probes.jsonl"
   else
-    sha256sum < "$2/run/metrics.jsonl"
+    sha256sum < "$2/run/report.json"
     cut -d, -f1-6 "$2/run/table.csv" | sha256sum
   fi
 }
@@ -192,7 +192,7 @@ while [ $((SECONDS - begin)) -lt "$seconds" ]; do
 done
 late_kib=$(memory_kib)
 [ -n "$early_kib" ] || fail "too short to look at memory twice"
-steps=$(wc -l < "$scratch/long/run/metrics.jsonl")
+steps=$(($(wc -l < "$scratch/long/run/metrics.csv") - 1))
 
 echo "soak: $rounds rounds in $(((SECONDS - begin) / 60)) minutes, seed $seed: $kills kills, $full full disks, $resumes resumes; all results identical to the bit"
 echo "soak: a run of $steps steps has $early_kib KiB of memory after $early_at s, $late_kib KiB after $((SECONDS - begin)) s"

@@ -25,12 +25,11 @@ SHUFFLE
 
 "$here/run.sh" --data "$out.names.txt" --set train.data.keep_order=true --seeds 10 --out "$out"
 
-python3 - "$out/metrics.jsonl" << 'CHECK'
-import collections, json, statistics, sys
-losses = collections.defaultdict(list)
-for line in open(sys.argv[1]):
-    record = json.loads(line)
-    losses[record["group"], record["seed"]].append(record["loss"])
+python3 - "$out" << 'CHECK'
+import csv, pathlib, statistics, sys
+losses = {}
+for path in pathlib.Path(sys.argv[1]).glob("runs/*-seed*/metrics.csv"):
+    losses[tuple(path.parent.name.split("-seed"))] = [float(row["loss"]) for row in csv.DictReader(path.open())]
 def last(n): return lambda run: statistics.mean(run[-n:])
 def first(n): return lambda run: statistics.mean(run[:n])
 def per_seed(group, figure):

@@ -173,14 +173,13 @@ std::vector<const RunRecord*> GetRecords(const StudyPlan& plan, const StudyResul
   return records;
 }
 
-// Returns a cumulative figure of runs divided by their steps, NaN without steps.
-double PerStep(const std::vector<const RunRecord*>& records,
-               std::vector<double> RunRecord::*by_step) {
+// Returns a total of runs divided by their steps, NaN without steps.
+template <typename Number>
+double PerStep(const std::vector<const RunRecord*>& records, Number RunRecord::*total) {
   double sum = 0, steps = 0;
   for (const RunRecord* record : records) {
-    if ((record->*by_step).empty()) continue;
-    sum += (record->*by_step).back();
-    steps += static_cast<double>((record->*by_step).size());
+    sum += static_cast<double>(record->*total);
+    steps += static_cast<double>(record->losses.size());
   }
   return steps > 0 ? sum / steps : kNaN;
 }
@@ -266,7 +265,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
                  {"settings", settings},
                  {"result", IntervalJson(ConfidenceInterval95(result))},
                  {"max_steps", group.training.max_steps},
-                 {"tokens_per_step", Rounded(PerStep(records, &RunRecord::tokens_by_step), 9)},
+                 {"tokens_per_step", Rounded(PerStep(records, &RunRecord::tokens), 9)},
                  {"flops_per_token", group.flops_per_token},
                  {"probes", ProbeData(ProbesOfGroup(plan, results, i))},
                  {"steps", Json()},
@@ -434,7 +433,7 @@ Json SecondsPerStep(const StudyPlan& plan, const StudyResults& results) {
   Json seconds = Json::array();
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     seconds.push_back(
-        Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds_by_step), 4));
+        Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds), 4));
   }
   return seconds;
 }

@@ -56,12 +56,9 @@ std::string ThisHost() {
 // Writes all files of a study except study.pbtxt and the runs.
 absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, const Json& report,
                         const Json& provenance) {
-  std::string metrics;
-  for (const RunRecord& record : results.records) metrics += record.metrics;
   Json page = report;
   page["seconds_per_step"] = SecondsPerStep(plan, results);
   const std::pair<const char*, std::string> files[] = {
-      {"metrics.jsonl", std::move(metrics)},
       {"runs.csv", RunsCsv(plan, results)},
       {"timing.csv", TimingCsv(plan, results)},
       {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},

@@ -329,8 +329,9 @@ class Arranger {
         RunRecord record;
         record.is_present = !same.empty();
         for (const FoundRun* one : same) {
-          PLUMB_ASSIGN_OR_RETURN(RunRecord own, ReadRecord(*one, run));
-          if (one != same.front() && own.metrics != record.metrics) {
+          PLUMB_ASSIGN_OR_RETURN(RunRecord own, ReadRecord(*one));
+          if (one != same.front() &&
+              (own.losses != record.losses || own.validation != record.validation)) {
             return absl::InvalidArgumentError(
                 absl::StrCat(one->directory,
                              ": is another run of the same model, recipe and seed "
@@ -351,9 +352,8 @@ class Arranger {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<RunRecord> ReadRecord(const FoundRun& found, const PlanRun& run) {
-    const std::string head = MetricsHead(plan_, run);
-    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(found.directory, head));
+  absl::StatusOr<RunRecord> ReadRecord(const FoundRun& found) {
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(found.directory));
     if (record.result.status == RunStatus::kInterrupted) {
       plan_.warnings.push_back(absl::StrCat(found.directory, ": ", record.result.message,
                                             "; it is listed, and not part of any mean or test"));

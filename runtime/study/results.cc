@@ -15,8 +15,6 @@
 namespace plumb {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
   RunFigures figures;
   if (record.result.status != RunStatus::kFinished || record.losses.empty()) return figures;
@@ -193,15 +191,6 @@ const Comparison* StudyResults::Decisive() const {
   return comparisons[judged].size() == 1 ? &comparisons[judged].front() : nullptr;
 }
 
-std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
-  const PlanGroup& group = plan.groups[run.group];
-  Json head = {{"group", group.name}, {"model", plan.models[group.model].name}};
-  for (const auto& [field, value] : group.settings) head[field] = value;
-  head["seed"] = run.seed;
-  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.substr(1, text.size() - 2);
-}
-
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
   std::vector<RunRecord> records;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
@@ -212,7 +201,7 @@ absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
       continue;
     }
     PLUMB_RETURN_IF_ERROR(CheckInputs(run));
-    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory));
     if (!record.has_result) {
       return absl::DataLossError(absl::StrCat(run.directory,
                                               "/result.json: is not readable; delete ",

@@ -69,9 +69,6 @@ struct StudyResults {
   const Comparison* Decisive() const;
 };
 
-// Returns the members that identify a run in each of its lines of metrics.jsonl, without braces.
-std::string MetricsHead(const StudyPlan& plan, const PlanRun& run);
-
 // Reads all run directories. Errors: a run directory is damaged.
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan);
 

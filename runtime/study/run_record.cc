@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/client/recipe.h"
 #include "runtime/study/statistics.h"
+#include "runtime/train/metrics.h"
 #include "runtime/train/run_directory.h"
 
 namespace plumb {
@@ -24,10 +25,6 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormat[] = "plumb-compare-run";
 std::string ResultPath(const std::string& directory) {
   return absl::StrCat(directory, "/result.json");
-}
-
-std::string MetricsPath(const std::string& directory) {
-  return absl::StrCat(directory, "/metrics.jsonl");
 }
 
 // Returns the content of a file, "" if there is none.
@@ -51,18 +48,6 @@ std::string String(const Json& object, const char* name) {
   if (!object.is_object()) return "";
   const auto member = object.find(name);
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
-}
-
-// Returns a line of metrics.jsonl without its braces and without the time, which differs in every
-// run.
-std::string WithoutTime(absl::string_view line) {
-  line = absl::StripAsciiWhitespace(line);
-  if (line.size() < 2) return "";
-  std::string members(line.substr(1, line.size() - 2));
-  const size_t begin = members.find(",\"seconds\":");
-  if (begin == std::string::npos) return members;
-  const size_t end = members.find(',', begin + 1);
-  return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
 }
 
 // Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
@@ -129,43 +114,38 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 
 namespace {
 
-// Fails for a line of metrics.jsonl that is not that of the next step.
-absl::Status CheckStep(const std::string& directory, double step, int64_t next) {
-  if (step == static_cast<double>(next)) return absl::OkStatus();
-  const std::string problem =
-      std::isnan(step) ? absl::StrCat("the line of step ", next, " is not readable")
-      : step < static_cast<double>(next)
-          ? absl::StrCat("has step ", step, " twice")
-          : absl::StrCat("lacks steps ", next, " to ", static_cast<int64_t>(step) - 1);
-  return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": ", problem,
-                                          ", so that the run is not known; train it again, or "
-                                          "drop it"));
+// Fails for a row of metrics.csv that is not that of the next step.
+absl::Status CheckStep(const std::string& directory, int64_t step, int64_t next) {
+  if (step == next) return absl::OkStatus();
+  const std::string problem = step < next ? absl::StrCat("has step ", step, " twice")
+                                          : absl::StrCat("lacks steps ", next, " to ", step - 1);
+  return absl::DataLossError(absl::StrCat(RunMetricsPath(directory), ": ", problem));
 }
 
-// Reads the steps of metrics.jsonl, at most `max_steps`, into a record.
-absl::Status ReadSteps(const std::string& directory, const std::string& head, int64_t max_steps,
-                       RunRecord* record) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(MetricsPath(directory)));
-  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-  for (absl::string_view line : lines) {
-    const Json object = Parse(line);
-    const double loss = Number(object, "loss");
+// Reads the steps of metrics.csv, at most `max_steps`, into a record.
+absl::Status AddSteps(const std::string& directory, int64_t max_steps, RunRecord* record) {
+  const absl::StatusOr<std::vector<StepMetrics>> all = ReadMetrics(RunMetricsPath(directory));
+  if (absl::IsNotFound(all.status())) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(all.status());
+  for (const StepMetrics& metrics : *all) {
     const int64_t step = static_cast<int64_t>(record->losses.size()) + 1;
     if (step > max_steps) break;
-    const double own_step = Number(object, "step");
-    // A process that was killed may have written a part of its last line.
-    if (std::isnan(own_step) && line.data() == lines.back().data()) break;
-    PLUMB_RETURN_IF_ERROR(CheckStep(directory, std::isnan(loss) ? kNaN : own_step, step));
-    record->losses.push_back(loss);
-    const double validation = Number(object, "val_loss");
-    if (!std::isnan(validation)) record->validation.emplace_back(step, validation);
-    const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
-    if (!std::isnan(seconds)) record->seconds += seconds;
-    if (!std::isnan(tokens)) record->tokens += static_cast<int64_t>(tokens);
-    record->seconds_by_step.push_back(record->seconds);
-    record->tokens_by_step.push_back(static_cast<double>(record->tokens));
-    absl::StrAppend(&record->metrics, "{", head, ",", WithoutTime(line), "}\n");
+    PLUMB_RETURN_IF_ERROR(CheckStep(directory, metrics.step, step));
+    record->losses.push_back(metrics.loss);
+    if (metrics.val_loss) record->validation.emplace_back(step, *metrics.val_loss);
+    record->seconds += metrics.seconds;
+    record->tokens += metrics.tokens;
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSteps(const std::string& directory, int64_t max_steps, RunRecord* record) {
+  const absl::Status added = AddSteps(directory, max_steps, record);
+  if (absl::IsDataLoss(added)) {
+    return absl::DataLossError(absl::StrCat(
+        added.message(), ", so that the run is not known; train it again, or drop it"));
+  }
+  PLUMB_RETURN_IF_ERROR(added);
   PLUMB_ASSIGN_OR_RETURN(const std::string probes,
                          ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
   record->probes = ParseProbes(probes, max_steps);
@@ -204,22 +184,22 @@ absl::Status SetResultOfTraining(const std::string& directory, RunRecord* record
 
 }  // namespace
 
-absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
+absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
   RunRecord record;
   if (!read) {
-    PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, std::numeric_limits<int64_t>::max(), &record));
+    PLUMB_RETURN_IF_ERROR(ReadSteps(directory, std::numeric_limits<int64_t>::max(), &record));
     PLUMB_RETURN_IF_ERROR(SetResultOfTraining(directory, &record));
     return record;
   }
   record.has_result = true;
   record.result = *read;
-  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, read->step, &record));
+  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, read->step, &record));
   const int64_t steps = read->step - (read->status == RunStatus::kDiverged ? 1 : 0);
   if (static_cast<int64_t>(record.losses.size()) != steps) {
-    return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": has ", record.losses.size(),
-                                            " steps and not ", steps, "; delete ", directory,
-                                            " to train this run again"));
+    return absl::DataLossError(absl::StrCat(RunMetricsPath(directory), ": has ",
+                                            record.losses.size(), " steps and not ", steps,
+                                            "; delete ", directory, " to train this run again"));
   }
   if (read->validation) {
     // The exact final loss replaces one over some batches.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunRecord: how a run ended and its losses, read from its directory. This is the only reader, for
 // runs of studies and of plumb train: a study writes result.json when a run has ended; otherwise
-// metrics.jsonl, incidents.jsonl and the recipe say how far the run came.
+// metrics.csv, incidents.jsonl and the recipe say how far the run came.
 //
 //   result.json: {"format": "plumb-compare-run", "version": 1, "status": "finished" | "diverged",
 //     "step": 1000, "message": "", "validation": 2.31 | null, "spikes": 0, "skips": 0,
@@ -46,8 +46,6 @@ struct RunRecord {
   std::vector<std::pair<int64_t, double>> validation;  // (step, loss) during training
   double seconds = 0;                                  // sum of the step times
   int64_t tokens = 0;
-  std::vector<double> seconds_by_step, tokens_by_step;  // cumulative, parallel to `losses`
-  std::string metrics;  // lines of metrics.jsonl without times, each with `head`
   std::optional<RunProbes> probes;
   std::string products;  // engines that multiplied matrices, from run.json; "" if not recorded
 
@@ -60,10 +58,9 @@ struct RunRecord {
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory);
 absl::Status WriteRunResult(const std::string& directory, const RunResult& result);
 
-// Reads the whole record of a run, which may still be in progress. `head` begins each line of
-// `metrics`: "\"group\":\"pre\",\"seed\":1". Errors: kDataLoss if metrics.jsonl lacks steps, with
-// their numbers.
-absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head);
+// Reads the whole record of a run, which may still be in progress. Errors: those of ReadMetrics,
+// but no file is no step; kDataLoss if metrics.csv lacks steps, with their numbers.
+absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory);
 
 // Returns the reason why `text` is degenerate (empty or repetitive); "" if it is not.
 std::string Degenerate(const std::string& text);

@@ -23,6 +23,7 @@
 #include "runtime/study/study_directory.h"
 #include "runtime/study/study_ranks.h"
 #include "runtime/train/loss_summary.h"
+#include "runtime/train/run_directory.h"
 #include "runtime/train/trained_model.h"
 
 namespace plumb {
@@ -112,7 +113,7 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
   TrainRun* training = opened.get();
   LossSummary losses;
   if (training->step() > 0) {
-    losses.AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), training->step());
+    losses.AddMetricsFile(RunMetricsPath(run.directory), training->step());
   }
   RunResult result;
   while (!training->done()) {
@@ -268,7 +269,7 @@ absl::Status FindWork(const StudyPlan& plan, Shared* shared) {
       continue;
     }
     LossSummary losses;
-    losses.AddMetricsFile(absl::StrCat(plan.runs[i].directory, "/metrics.jsonl"), result->step);
+    losses.AddMetricsFile(RunMetricsPath(plan.runs[i].directory), result->step);
     state.found = true;
     state.step = result->step;
     state.loss = losses.MeanOfLast100().value_or(0);

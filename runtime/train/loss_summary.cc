@@ -2,21 +2,13 @@
 #include "runtime/train/loss_summary.h"
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/train/metrics.h"
 
 namespace plumb {
-
-namespace {
-
-std::optional<double> NumberIfAny(const nlohmann::json& object, const char* name) {
-  const auto member = object.find(name);
-  if (member == object.end() || !member->is_number()) return std::nullopt;
-  return member->get<double>();
-}
-
-}  // namespace
 
 void LossSummary::Add(int64_t step, double loss, std::optional<double> val_loss) {
   if (val_loss) validation_ = Validation{step, *val_loss};
@@ -31,15 +23,11 @@ void LossSummary::Add(int64_t step, double loss, std::optional<double> val_loss)
 }
 
 void LossSummary::AddMetricsFile(const std::string& path, int64_t last_step) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object()) continue;
-    const auto step = object.find("step");
-    const std::optional<double> loss = NumberIfAny(object, "loss");
-    if (step == object.end() || !step->is_number_integer() || !loss) continue;
-    if (step->get<int64_t>() > last_step) break;
-    Add(step->get<int64_t>(), *loss, NumberIfAny(object, "val_loss"));
+  const absl::StatusOr<std::vector<StepMetrics>> steps = ReadMetrics(path);
+  if (!steps.ok()) return;
+  for (const StepMetrics& metrics : *steps) {
+    if (metrics.step > last_step) break;
+    Add(metrics.step, metrics.loss, metrics.val_loss);
   }
 }
 

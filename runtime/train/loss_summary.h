@@ -21,8 +21,8 @@ class LossSummary {
 
   // Adds the losses of a step. Requires: steps count from 1 and come in order.
   void Add(int64_t step, double loss, std::optional<double> val_loss);
-  // Adds the steps up to `last_step` of RUN/metrics.jsonl, for a run that is resumed. Skips
-  // malformed lines, because a summary does not justify an error.
+  // Adds the steps up to `last_step` of RUN/metrics.csv, for a run that is resumed. Adds nothing if
+  // the file is damaged, because a summary does not justify an error.
   void AddMetricsFile(const std::string& path, int64_t last_step);
 
   // Return nullopt until such a step has been added. Means cover fewer steps if the run is shorter.

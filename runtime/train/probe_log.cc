@@ -115,7 +115,7 @@ absl::StatusOr<int64_t> GetStep(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<ProbeWriter> ProbeWriter::Open(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(JsonLinesWriter lines, JsonLinesWriter::Open(path));
+  PLUMB_ASSIGN_OR_RETURN(LineWriter lines, LineWriter::Open(path));
   return ProbeWriter(std::move(lines));
 }
 
@@ -151,10 +151,11 @@ absl::Status ProbeWriter::Append(const ProbeFigures& figures) {
 }
 
 absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step) {
-  return FilterJsonLines(path, [last_step](absl::string_view line) -> absl::StatusOr<bool> {
-    PLUMB_ASSIGN_OR_RETURN(const int64_t step, GetStep(line));
-    return step <= last_step;
-  });
+  return FilterLines(path, /*header=*/"",
+                     [last_step](absl::string_view line) -> absl::StatusOr<bool> {
+                       PLUMB_ASSIGN_OR_RETURN(const int64_t step, GetStep(line));
+                       return step <= last_step;
+                     });
 }
 
 }  // namespace plumb

@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/client/probe.h"
-#include "runtime/formats/json_lines.h"
+#include "runtime/formats/line_file.h"
 
 namespace plumb {
 
@@ -31,7 +31,7 @@ namespace plumb {
 // allocate after the first line.
 class ProbeWriter {
  public:
-  // Errors: those of JsonLinesWriter::Open. TruncateProbes repairs a truncated line.
+  // Errors: those of LineWriter::Open. TruncateProbes repairs a truncated line.
   static absl::StatusOr<ProbeWriter> Open(const std::string& path);
 
   // Appends a line like MetricsWriter::Append. Requires: all figures come from the same probe.
@@ -39,11 +39,11 @@ class ProbeWriter {
   absl::Status Sync() { return lines_.Sync(); }
 
  private:
-  explicit ProbeWriter(JsonLinesWriter lines) : lines_(std::move(lines)) {}
+  explicit ProbeWriter(LineWriter lines) : lines_(std::move(lines)) {}
 
   void Prepare(const ProbeFigures& figures);
 
-  JsonLinesWriter lines_;
+  LineWriter lines_;
   std::vector<std::string> names_;  // names as they appear in a line
   std::string line_;                // buffer with the max length of a line
 };

@@ -18,9 +18,9 @@ namespace {
 
 // Files of a run. A new run writes run.json first and model.pbtxt last.
 constexpr absl::string_view kRunNames[] = {
-    "run.json",      "tokenizer.json",  "train.pbtxt", "model.pbtxt",
-    "metrics.jsonl", "probes.jsonl",    "checkpoints", "latest",
-    "last_good",     "incidents.jsonl", "import.json", kGenerationConfigFile};
+    "run.json",    "tokenizer.json",  "train.pbtxt", "model.pbtxt",
+    "metrics.csv", "probes.jsonl",    "checkpoints", "latest",
+    "last_good",   "incidents.jsonl", "import.json", kGenerationConfigFile};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 
@@ -57,7 +57,7 @@ bool HoldsRunJson(const std::string& run) {
 std::string RunModelPath(const std::string& run) { return JoinPath(run, "model.pbtxt"); }
 std::string RunTrainPath(const std::string& run) { return JoinPath(run, "train.pbtxt"); }
 std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json"); }
-std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
+std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.csv"); }
 std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
 std::string RunIncidentsPath(const std::string& run) { return JoinPath(run, "incidents.jsonl"); }
 

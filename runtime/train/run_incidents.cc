@@ -79,7 +79,7 @@ absl::StatusOr<IncidentState> ParseIncidents(const std::string& json) {
 
 absl::Status IncidentLog::Append(const IncidentLine& line) {
   if (!lines_.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(JsonLinesWriter lines, JsonLinesWriter::Open(path_));
+    PLUMB_ASSIGN_OR_RETURN(LineWriter lines, LineWriter::Open(path_));
     lines_.emplace(std::move(lines));
   }
   const nlohmann::ordered_json json = {
@@ -91,10 +91,11 @@ absl::Status IncidentLog::Append(const IncidentLine& line) {
 absl::Status IncidentLog::Sync() { return lines_.has_value() ? lines_->Sync() : absl::OkStatus(); }
 
 absl::StatusOr<std::string> TruncateIncidents(const std::string& path, int64_t last_batch) {
-  return FilterJsonLines(path, [last_batch](absl::string_view line) -> absl::StatusOr<bool> {
-    PLUMB_ASSIGN_OR_RETURN(const int64_t batch, ParseBatch(line));
-    return batch <= last_batch;
-  });
+  return FilterLines(path, /*header=*/"",
+                     [last_batch](absl::string_view line) -> absl::StatusOr<bool> {
+                       PLUMB_ASSIGN_OR_RETURN(const int64_t batch, ParseBatch(line));
+                       return batch <= last_batch;
+                     });
 }
 
 }  // namespace plumb

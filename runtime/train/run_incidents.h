@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/formats/json_lines.h"
+#include "runtime/formats/line_file.h"
 #include "runtime/train/spike_detector.h"
 
 namespace plumb {
@@ -67,7 +67,7 @@ class IncidentLog {
 
  private:
   std::string path_;
-  std::optional<JsonLinesWriter> lines_;
+  std::optional<LineWriter> lines_;
 };
 
 // Drops lines after `last_batch`, like TruncateMetrics.

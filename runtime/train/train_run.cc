@@ -50,8 +50,8 @@ TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const 
   const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
   const int64_t kept = fields.keep_checkpoints();
   disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
-  constexpr int64_t kMetricsLine = 160;
-  disk.total = disk.checkpoints * disk.checkpoint + kMetricsLine * steps;
+  constexpr int64_t kMetricsRow = 60;
+  disk.total = disk.checkpoints * disk.checkpoint + kMetricsRow * steps;
   if (!out.empty()) disk.available = FreeSpace(out);
   return disk;
 }
@@ -354,9 +354,9 @@ absl::StatusOr<StepReport> TrainRunState::Step() {
   StepReport report;
   PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, StepUntilFinite(&report));
   report.step = result.step;
-  report.loss = result.loss;
+  report.loss = static_cast<float>(result.loss);
   report.learning_rate = result.learning_rate;
-  report.gradient_norm = result.gradient_norm;
+  report.gradient_norm = static_cast<float>(result.gradient_norm);
   report.tokens = result.tokens;
   PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
   PLUMB_RETURN_IF_ERROR(NoteSpike(&report));

@@ -2,7 +2,7 @@
 // plumb::TrainRun: a training run in a directory: weights, optimizer, metrics, checkpoints.
 //
 // The directory contains model.pbtxt and train.pbtxt (with defaults filled in), run.json (data,
-// seed, versions), tokenizer.json, metrics.jsonl (one object per step), checkpoints/step-*/ and
+// seed, versions), tokenizer.json, metrics.csv (one row per step), checkpoints/step-*/ and
 // latest. Every file is replaced atomically, so a run that is killed at any time resumes from its
 // last checkpoint with the same bits as an uninterrupted run. last_good names the newest checkpoint
 // outside of a loss spike, which is never deleted. incidents.jsonl has an object for each spike and

@@ -80,7 +80,7 @@ class DivergenceRunTest : public TrainRunTest {
   }
   std::vector<int64_t> TokensOfSteps(const std::string& out) const {
     std::vector<int64_t> tokens;
-    const auto metrics = ReadMetrics(JoinPath(out, "metrics.jsonl"));
+    const auto metrics = ReadMetrics(JoinPath(out, "metrics.csv"));
     EXPECT_TRUE(metrics.ok()) << metrics.status();
     for (size_t i = 0; metrics.ok() && i < metrics->size(); ++i) {
       EXPECT_EQ((*metrics)[i].step, static_cast<int64_t>(i + 1));

@@ -23,7 +23,7 @@ StepMetrics Metrics(int64_t step) {
   metrics.step = step;
   metrics.loss = 3.25;
   metrics.learning_rate = 0.01 * (1 - static_cast<double>(step) / 1000);
-  metrics.gradient_norm = 1.0 / 3;
+  metrics.gradient_norm = 1.0F / 3;
   metrics.tokens = 7;
   metrics.seconds = 1e-9;
   return metrics;
@@ -41,7 +41,7 @@ class MetricsTest : public ::testing::Test {
   }
 
   ScratchDir dir_;
-  std::string path_ = dir_.File("metrics.jsonl");
+  std::string path_ = dir_.File("metrics.csv");
 };
 
 TEST_F(MetricsTest, LineFormatIsStable) {
@@ -49,26 +49,26 @@ TEST_F(MetricsTest, LineFormatIsStable) {
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer->Append(Metrics(0)).ok());
   StepMetrics metrics = Metrics(1);
-  metrics.loss = std::numeric_limits<double>::quiet_NaN();
-  metrics.gradient_norm = std::numeric_limits<double>::infinity();
+  metrics.loss = std::numeric_limits<float>::quiet_NaN();
+  metrics.gradient_norm = std::numeric_limits<float>::infinity();
   metrics.val_loss = 2.5;
   MetricsWriter moved = std::move(*writer);
   ASSERT_TRUE(moved.Append(metrics).ok());
-  // The file is still open: every line is written as soon as it is appended.
+  // The file is still open: every row is written as soon as it is appended.
   EXPECT_EQ(*ReadFile(path_),
-            "{\"step\":0,\"loss\":3.25,\"lr\":0.01,\"grad_norm\":0.3333333333333333,\"tokens\":7,"
-            "\"seconds\":1e-09}\n"
-            "{\"step\":1,\"loss\":null,\"lr\":0.00999,\"grad_norm\":null,\"tokens\":7,"
-            "\"seconds\":1e-09,\"val_loss\":2.5}\n");
+            "step,loss,lr,grad_norm,tokens,nanoseconds,val_loss\n"
+            "0,3.25,0.01,0.33333334,7,1,\n"
+            "1,nan,0.00999,inf,7,1,2.5\n");
 }
 
 TEST_F(MetricsTest, NumbersRoundTrip) {
   absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
   ASSERT_TRUE(writer.ok());
-  const std::vector<double> values = {0.1f, 1.0 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e22};
+  const std::vector<double> values = {0.1f, 1.0 / 3, 5e-324, 3.4e38, -0.0, 1e22};
   for (double value : values) {
     StepMetrics metrics = Metrics(std::numeric_limits<int64_t>::max());
-    metrics.loss = value;
+    metrics.loss = static_cast<float>(value);
+    metrics.seconds = 123456.789012345;
     metrics.val_loss = value;
     ASSERT_TRUE(writer->Append(metrics).ok());
   }
@@ -76,20 +76,45 @@ TEST_F(MetricsTest, NumbersRoundTrip) {
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    EXPECT_EQ((*read)[i].loss, values[i]);
+    EXPECT_EQ((*read)[i].loss, static_cast<float>(values[i]));
+    EXPECT_EQ((*read)[i].seconds, 123456.789012345);
     EXPECT_EQ(*(*read)[i].val_loss, values[i]);
     EXPECT_EQ((*read)[i].step, std::numeric_limits<int64_t>::max());
   }
 }
 
-TEST_F(MetricsTest, NullReadsAsNotANumber) {
-  const std::string path = dir_.Write(
-      "m",
-      "{\"step\":1,\"loss\":null,\"lr\":0,\"grad_norm\":1,\"tokens\":1,\"seconds\":0,\"x\":[1]}\n");
-  const absl::StatusOr<std::vector<StepMetrics>> read = ReadMetrics(path);
+TEST_F(MetricsTest, EmptyCellIsNoValidationLoss) {
+  WriteSteps(1, 2);
+  ScratchDir::Overwrite(path_, *ReadFile(path_) + "2,nan,0,1,1,0,2.5\n");
+  const absl::StatusOr<std::vector<StepMetrics>> read = ReadMetrics(path_);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_TRUE(std::isnan(read->at(0).loss));
   EXPECT_FALSE(read->at(0).val_loss.has_value());
+  EXPECT_TRUE(std::isnan(read->at(1).loss));
+  EXPECT_EQ(read->at(1).val_loss, 2.5);
+}
+
+TEST_F(MetricsTest, EarlierFormatIsRefused) {
+  dir_.Write("metrics.jsonl", "{\"step\":1,\"loss\":3.5}\n");
+  for (const absl::Status& status :
+       {ReadMetrics(path_).status(), TruncateMetrics(path_, 1).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("was written by an earlier plumb"));
+  }
+}
+
+TEST_F(MetricsTest, LostHeaderIsWrittenAgain) {
+  WriteSteps(0, 3);
+  const std::string whole = *ReadFile(path_);
+  const size_t header = whole.find('\n') + 1;
+  ScratchDir::Overwrite(path_, "damage\n" + whole.substr(header));
+  EXPECT_FALSE(ReadMetrics(path_).ok());
+  EXPECT_THAT(*TruncateMetrics(path_, 9), HasSubstr("metrics.csv:1: "));
+  EXPECT_EQ(*ReadFile(path_), whole);
+  // A process was killed while it wrote the header.
+  ScratchDir::Overwrite(path_, whole.substr(0, header / 2));
+  EXPECT_EQ(*TruncateMetrics(path_, 9), "");
+  WriteSteps(0, 3);
+  EXPECT_EQ(*ReadFile(path_), whole);
 }
 
 TEST_F(MetricsTest, TruncatedFileContinuesIdentically) {
@@ -124,16 +149,15 @@ TEST_F(MetricsTest, ATornLastLineIsDropped) {
 
 TEST_F(MetricsTest, DamagedFileIsSetAsideAndSalvaged) {
   WriteSteps(0, 2);
-  const std::string whole = *ReadFile(path_);
+  const std::string whole = *ReadFile(path_), rows = whole.substr(whole.find('\n') + 1);
   for (absl::string_view bad :
-       {"", "{", "[]", "{\"loss\":1}", "{\"step\":\"1\"}", "{\"step\":1.5}"}) {
-    const std::string content = absl::StrCat(whole, bad, "\n", whole);
+       {"", "1", "1,2,3,4,5,6", "1,,3,4,5,6,", "1.5,2,3,4,5,6,", "1,2,3,4,5,6,7,"}) {
+    const std::string content = absl::StrCat(whole, bad, "\n", rows);
     ScratchDir::Overwrite(path_, content);
     EXPECT_FALSE(ReadMetrics(path_).ok());
     const absl::StatusOr<std::string> warning = TruncateMetrics(path_, 0);
     ASSERT_TRUE(warning.ok()) << warning.status();
-    EXPECT_THAT(*warning,
-                AllOf(HasSubstr("metrics.jsonl:3: "), HasSubstr("metrics.jsonl.damaged")));
+    EXPECT_THAT(*warning, AllOf(HasSubstr("metrics.csv:4: "), HasSubstr("metrics.csv.damaged")));
     const auto kept = ReadMetrics(path_);
     ASSERT_TRUE(kept.ok()) << bad << kept.status();
     for (const StepMetrics& line : *kept) EXPECT_EQ(line.step, 0);

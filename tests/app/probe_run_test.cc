@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "runtime/base/file.h"
 #include "runtime/client/model.h"
 #include "runtime/client/model_pass.h"
+#include "runtime/train/metrics.h"
 #include "tests/app/test_run.h"
 
 namespace plumb {
@@ -62,10 +62,7 @@ TEST_F(ProbeRunTest, StepOneAndEveryMultipleAreWritten) {
   for (const auto& parameter : line["parameters"]) {
     square += std::pow(parameter["grad_norm"].get<double>(), 2);
   }
-  std::istringstream metrics(*ReadFile(test_.out() + "/metrics.jsonl"));
-  std::string third;
-  for (int i = 0; i < 3; ++i) std::getline(metrics, third);
-  const double norm = nlohmann::json::parse(third)["grad_norm"];
+  const double norm = ReadMetrics(test_.out() + "/metrics.csv")->at(2).gradient_norm;
   EXPECT_NEAR(std::sqrt(square), norm, 1e-5 * norm);
 }
 

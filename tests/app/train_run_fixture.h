@@ -36,7 +36,7 @@ class TrainRunTest : public ::testing::Test {
   // Returns the metrics without the times.
   std::vector<std::string> Metrics() const {
     std::vector<std::string> lines;
-    const auto metrics = ReadMetrics(RunFile("metrics.jsonl"));
+    const auto metrics = ReadMetrics(RunFile("metrics.csv"));
     if (!metrics.ok()) {
       ADD_FAILURE() << metrics.status();
       return lines;

@@ -48,7 +48,7 @@ TEST_F(TrainRunTest, InterruptedRunEndsWithTheSameBits) {
       EXPECT_EQ(Content(JoinPath(test.out(), file)), Content(JoinPath(whole.out(), file)))
           << file << " interrupted after " << interrupted;
     }
-    const auto metrics = ReadMetrics(JoinPath(test.out(), "metrics.jsonl"));
+    const auto metrics = ReadMetrics(JoinPath(test.out(), "metrics.csv"));
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     ASSERT_EQ(metrics->size(), 8u);
     for (size_t i = 0; i < 8; ++i) {
@@ -241,18 +241,20 @@ TEST_F(TrainRunTest, EditsRequireAcceptEdits) {
 
 TEST_F(TrainRunTest, DamagedMetricsAreAWarning) {
   Begin(8, {{"checkpoint_interval", "4"}});
-  const std::string whole = Content(RunFile("metrics.jsonl"));
+  const std::string whole = Content(RunFile("metrics.csv"));
   const auto resumed = [&] {
     test_.runtime()->TakeWarnings();
     const auto run = test_.Open(test_.Resume());
     return run != nullptr && run->step() == 8;
   };
-  ScratchDir::Overwrite(RunFile("metrics.jsonl"), "{damage\n" + whole);
+  ScratchDir::Overwrite(RunFile("metrics.csv"), "{damage\n" + whole);
   EXPECT_TRUE(resumed());
   EXPECT_THAT(test_.runtime()->TakeWarnings(),
-              ::testing::Contains(AllOf(HasSubstr("metrics.jsonl:1"), HasSubstr(".damaged"))));
-  EXPECT_EQ(Content(RunFile("metrics.jsonl")), whole);
-  EXPECT_EQ(Content(RunFile("metrics.jsonl.damaged")), "{damage\n" + whole);
+              ::testing::Contains(AllOf(HasSubstr("metrics.csv:1"), HasSubstr(".damaged"))));
+  EXPECT_EQ(Content(RunFile("metrics.csv")), whole);
+  EXPECT_EQ(Content(RunFile("metrics.csv.damaged")), "{damage\n" + whole);
+  fs::rename(RunFile("metrics.csv"), RunFile("metrics.jsonl"));
+  ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument, {"by an earlier plumb"});
   fs::remove(RunFile("metrics.jsonl"));
   EXPECT_TRUE(resumed());
   EXPECT_THAT(test_.runtime()->TakeWarnings(), ::testing::Contains(HasSubstr("is missing")));

@@ -33,7 +33,7 @@ TEST_F(TrainRunTest, WritesTheRunDirectory) {
   EXPECT_EQ(last->checkpoint, RunFile("checkpoints/step-000008"));
   EXPECT_EQ(run->Step().status().code(), absl::StatusCode::kOutOfRange);
   for (const char* name :
-       {"model.pbtxt", "train.pbtxt", "run.json", "tokenizer.json", "metrics.jsonl", "latest",
+       {"model.pbtxt", "train.pbtxt", "run.json", "tokenizer.json", "metrics.csv", "latest",
         "checkpoints/step-000008/model.safetensors",
         "checkpoints/step-000008/optimizer.safetensors", "checkpoints/step-000008/state.json"}) {
     EXPECT_TRUE(fs::exists(RunFile(name))) << name;
@@ -58,10 +58,10 @@ TEST_F(TrainRunTest, FilesDoNotChangeLosses) {
 
 TEST_F(TrainRunTest, RefusesADirectoryWithARun) {
   Begin(2);
-  const std::string before = Content(RunFile("metrics.jsonl"));
+  const std::string before = Content(RunFile("metrics.csv"));
   ExpectError(test_.Request(test_.out()), absl::StatusCode::kAlreadyExists,
               {test_.out(), "--resume"});
-  EXPECT_EQ(Content(RunFile("metrics.jsonl")), before);
+  EXPECT_EQ(Content(RunFile("metrics.csv")), before);
 }
 
 TEST_F(TrainRunTest, InvalidRequestsAreErrorsWithPlaces) {
@@ -142,7 +142,7 @@ TEST_F(TrainRunTest, ValidationIsMeasuredWhenDueAndOverTheWholeSplit) {
   EXPECT_EQ(*loss, last);
   EXPECT_GT(*loss, 0.5);
   EXPECT_LT(*loss, 3);
-  const auto metrics = ReadMetrics(RunFile("metrics.jsonl"));
+  const auto metrics = ReadMetrics(RunFile("metrics.csv"));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_FALSE(metrics->at(1).val_loss.has_value());
   EXPECT_TRUE(metrics->at(2).val_loss.has_value());
@@ -198,7 +198,7 @@ TEST_F(TrainRunTest, ACheckpointIsWrittenWhenTimeHasPassed) {
 // The directory of a new run holds files of somebody else.
 TEST_F(TrainRunTest, RefusesToOverwriteForeignFiles) {
   for (const char* name : {"model.pbtxt", "train.pbtxt", "tokenizer.json", "run.json",
-                           "metrics.jsonl", "probes.jsonl", "latest", "checkpoints"}) {
+                           "metrics.csv", "probes.jsonl", "latest", "checkpoints"}) {
     fs::create_directory(test_.out());
     ScratchDir::Overwrite(RunFile(name), "mine\n");
     ScratchDir::Overwrite(RunFile("notes.tmp.1"), "mine\n");

@@ -47,7 +47,7 @@ class CompareResumeTest : public PlumbTest {
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     const Finished unbroken = RunPlumb(Arguments("unbroken", steps));
     ASSERT_EQ(unbroken.exit_code, 0) << unbroken.err;
-    for (const char* file : {"table.csv", "table.md", "metrics.jsonl"}) {
+    for (const char* file : {"table.csv", "table.md", "report.json"}) {
       const std::string name = file;
       EXPECT_FALSE(Read("unbroken/" + name).empty()) << name;
       EXPECT_EQ(Read("study/" + name), Read("unbroken/" + name)) << name;
@@ -104,8 +104,8 @@ TEST_F(CompareResumeTest, GrownStudyTrainsMissingRuns) {
   EXPECT_THAT(grown.err, AllOf(HasSubstr("2 of 12 runs were done before and are reused"),
                                HasSubstr("; 12 of 12"),
                                testing::Not(HasSubstr("post, learning_rate=0.01, seed 2"))));
-  for (const char* file : {"study.pbtxt", "runs.csv", "table.csv", "table.md", "metrics.jsonl",
-                           "report.json", "report.html"}) {
+  for (const char* file :
+       {"study.pbtxt", "runs.csv", "table.csv", "table.md", "report.json", "report.html"}) {
     const std::string name = file;
     EXPECT_FALSE(Read("unbroken/" + name).empty()) << name;
     EXPECT_EQ(ReadWithoutTimes("study/" + name), ReadWithoutTimes("unbroken/" + name)) << name;

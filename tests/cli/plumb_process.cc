@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -148,26 +149,27 @@ nlohmann::json PlumbTest::ReadJson(const std::string& name) const {
 }
 
 std::vector<double> PlumbTest::Losses(const std::string& run) const {
-  std::istringstream lines(Read(run + "/metrics.jsonl"));
+  std::istringstream lines(Read(run + "/metrics.csv"));
   std::vector<double> losses;
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object()) {
-      ADD_FAILURE() << "not an object: " << line;
-      break;
-    }
-    losses.push_back(object.value("loss", -1.0));
-    EXPECT_EQ(object.value("step", -1), static_cast<int>(losses.size()));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line.rfind("step,loss,", 0), 0u) << line;
+  while (std::getline(lines, line)) {
+    int step = 0;
+    float loss = 0;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%d,%f,", &step, &loss), 2) << line;
+    losses.push_back(loss);
+    EXPECT_EQ(step, static_cast<int>(losses.size()));
   }
   return losses;
 }
 
 void PlumbTest::WaitForSteps(const std::string& run, size_t steps, PlumbProcess* process) const {
   const auto lines = [&] {
-    const std::string text = Read(run + "/metrics.jsonl");
+    const std::string text = Read(run + "/metrics.csv");
     return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   };
-  while (process->Running() && lines() < steps) {
+  while (process->Running() && lines() <= steps) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -69,9 +69,9 @@ class PlumbTest : public testing::Test {
   bool Exists(const std::string& name) const;
   nlohmann::json ReadJson(const std::string& name) const;
 
-  // Returns the losses in a run's metrics.jsonl. Fails the test unless the steps are 1, 2, 3, ...
+  // Returns the losses in a run's metrics.csv. Fails the test unless the steps are 1, 2, 3, ...
   std::vector<double> Losses(const std::string& run) const;
-  // Waits until a run's metrics.jsonl has `steps` lines or `process` ends.
+  // Waits until a run's metrics.csv has `steps` lines or `process` ends.
   void WaitForSteps(const std::string& run, size_t steps, PlumbProcess* process) const;
 
   const std::string& directory() const { return directory_; }

@@ -78,7 +78,7 @@ class TrainFaultsTest : public ::testing::Test {
     const auto weights = ReadFile(JoinPath(*latest, "model.safetensors"));
     EXPECT_TRUE(weights.ok()) << weights.status();
     if (weights.ok()) outcome.weights = *weights;
-    const auto metrics = ReadMetrics(JoinPath(run, "metrics.jsonl"));
+    const auto metrics = ReadMetrics(JoinPath(run, "metrics.csv"));
     EXPECT_TRUE(metrics.ok()) << metrics.status();
     if (metrics.ok()) {
       for (const StepMetrics& line : *metrics) outcome.losses.push_back(line.loss);

@@ -17,7 +17,7 @@ PLUMB_FUZZER(metrics) {
   const int64_t last_step = bytes.Below(20);
   const absl::string_view content = size < 2 ? "" : AsText(data + 2, size - 2);
   scratch->Clear();
-  const std::string path = scratch->Write("metrics.jsonl", content);
+  const std::string path = scratch->Write("metrics.csv", content);
   const auto before = ReadMetrics(path);
   const auto truncated = TruncateMetrics(path, last_step);
   PLUMB_CHECK(truncated.ok(), "metrics cannot be cut back");

@@ -131,7 +131,7 @@ class RunsTest(unittest.TestCase):
                               samples=0)
         command("compare", PRE, POST, "--data", NAMES, "--train", RECIPE, *WORDS, "--grid",
                 "train.learning_rate=0.003,0.01", "--seeds", "3", "--samples", "0", "--out", self.path("command"))
-        for name in ("runs.csv", "metrics.jsonl", "table.csv"):
+        for name in ("runs.csv", "table.csv"):
             self.assertTrue(filecmp.cmp(self.path(f"study/{name}"), self.path(f"command/{name}"), shallow=False), name)
         self.assertEqual(len(study.runs["seed"]), 12)
         self.assertEqual({row["cell"] for row in study.differences()}, {"learning_rate=0.003", "learning_rate=0.01"})

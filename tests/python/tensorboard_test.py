@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of plumb.TensorBoard and `python -m plumb tensorboard`: event files have the numbers of metrics.jsonl. The
+"""Tests of plumb.TensorBoard and `python -m plumb tensorboard`: event files have the numbers of metrics.csv. The
 variable PLUMB_EXAMPLES names the directory examples."""
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TensorBoardTest(unittest.TestCase):
 
     def test_a_growing_run_is_converted_again(self) -> None:
         run = plumb.train(PRE, NAMES, out=self.run_directory, set=SHORT)
-        path = os.path.join(self.run_directory, "metrics.jsonl")
+        path = os.path.join(self.run_directory, "metrics.csv")
         with open(path, encoding="utf-8") as file:
             whole = file.read()
         out = os.path.join(self.directory, "out")
@@ -87,19 +87,17 @@ class TensorBoardTest(unittest.TestCase):
                 file.write(text)
             done = command(self.run_directory, "--out", out)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"{text.count(chr(10))} steps", done.stdout)
+            self.assertIn(f"{text.count(chr(10)) - 1} steps", done.stdout)
         self.assert_shows_the_metrics(os.path.join(out, "run"), run)
         self.assertEqual(len(os.listdir(os.path.join(out, "run"))), 1)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(whole.replace('"loss":', '"loss":null,"was":', 1) + "damaged\n")
-        self.assertRegex(command(self.run_directory).stderr, r"metrics\.jsonl:7: is no line of metrics")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(whole.replace('"loss":', '"loss":null,"was":', 1))
-        self.assertEqual(command(self.run_directory).returncode, 0)
-        self.assertTrue(math.isnan(scalars(self.run_directory)["train/loss"][1]))
+            file.write(whole + "damaged\n")
+        self.assertRegex(command(self.run_directory).stderr, r"metrics\.csv:8: is no row of metrics")
+        os.rename(path, path.replace(".csv", ".jsonl"))
+        self.assertRegex(command(self.run_directory).stderr, r"metrics\.jsonl: was written by an earlier plumb")
 
     def test_mistakes_are_errors(self) -> None:
-        self.assertRegex(command(self.run_directory).stderr, "No such file.*metrics.jsonl")
+        self.assertRegex(command(self.run_directory).stderr, "No such file.*metrics.csv")
         self.assertRegex(command("a/run", "b/run", "--out", "out").stderr, "two runs have the same name")
 
 

@@ -23,7 +23,7 @@ from train_ranks import command_by_rank, error_lines
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # Files and fields that contain times, hosts or speeds (docs/report.md), in studies and in runs.
 OF_THE_PLACE = ("timing.csv", "provenance.json")
-OF_A_RUN = ("metrics.jsonl", "run.json")
+OF_A_RUN = ("run.json",)
 
 
 def fail(text):
@@ -39,6 +39,10 @@ def files_of(out):
         if not path.is_file() or str(name) in OF_THE_PLACE:
             continue
         if name.parts[0] == "runs" and (path.name in OF_A_RUN or path.name.startswith("events.out")):
+            continue
+        if path.name == "metrics.csv":
+            rows = [line.split(",") for line in path.read_text().splitlines()]
+            contents[str(name)] = [row[:5] + row[6:] for row in rows]
             continue
         # report.html has the times of steps.
         contents[str(name)] = re.sub(rb',"seconds_per_step":[^]]*]', b"", path.read_bytes())

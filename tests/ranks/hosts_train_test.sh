@@ -28,7 +28,7 @@ run() {
 
 # Prints the results of a run: its losses, and the weights and optimizer states of its last checkpoint.
 content() {
-  sed 's/,"seconds":[^,}]*//' "$1/metrics.jsonl"
+  cut -d, -f1-5,7 "$1/metrics.csv"
   (cd "$1/checkpoints/$(cat "$1/latest")" && md5sum ./*.safetensors)
 }
 

@@ -18,6 +18,7 @@ Exits with 77 if there is no mpirun.
 """
 
 import argparse
+import csv
 import hashlib
 import json
 import os
@@ -135,13 +136,11 @@ def rank_pids(process):
 
 
 def losses_of(run):
-    lines = []
-    metrics = run / "metrics.jsonl"
-    for line in metrics.read_text().splitlines():
-        values = json.loads(line)
-        values.pop("seconds")
-        lines.append(json.dumps(values))
-    return lines
+    """Returns the rows of metrics.csv without the times."""
+    rows = list(csv.DictReader((run / "metrics.csv").read_text().splitlines()))
+    for row in rows:
+        row.pop("nanoseconds")
+    return [json.dumps(row) for row in rows]
 
 
 def content_of(run):
@@ -260,9 +259,9 @@ def split(plumb, options):
                 for mine, whole in zip(found, wanted):
                     expect(mine["tokens"] == whole["tokens"], f"{what}: {mine}, not {whole}")
                     for figure in ["loss", "grad_norm"]:
-                        far = abs(mine[figure] / whole[figure] - 1)
+                        far = abs(float(mine[figure]) / float(whole[figure]) - 1)
                         expect(far < near * (1 if figure == "loss" else 5), f"{what}: {figure} of {mine}, not {whole}")
-                losses.append(found[0]["loss"])
+                losses.append(float(found[0]["loss"]))
                 is_chosen = ranks > micro_batches and units == 0
                 expect(("train.units: " in text) == is_chosen, f"{what}: message about units\n{text}")
                 if is_chosen:
@@ -310,14 +309,14 @@ def kill_ranks(plumb, options, words):
             shutil.rmtree(out, ignore_errors=True)
             begin = ["train"] + words + threads + ["--out", str(out)]
             begun += 1
-        steps_before = len(losses_of(out)) if (out / "metrics.jsonl").exists() else 0
+        steps_before = len(losses_of(out)) if (out / "metrics.csv").exists() else 0
         process, log = plumb.start(ranks, begin)
         # Most kills are in the middle of training, the others at any moment.
         trains = chance.random() < 0.8
         wait = chance.uniform(0, 0.5) if trains else chance.uniform(0, 2)
         while not last and trains and process.poll() is None:
-            metrics = out / "metrics.jsonl"
-            if metrics.exists() and metrics.read_bytes().count(b"\n") not in (0, steps_before):
+            metrics = out / "metrics.csv"
+            if metrics.exists() and metrics.read_bytes().count(b"\n") - 1 not in (-1, 0, steps_before):
                 break
             time.sleep(0.01)
         if not last:
@@ -413,8 +412,8 @@ class Faults:
         def training():
             shutil.rmtree(self.out, ignore_errors=True)
             process, log = self.plumb.start(3, words)
-            metrics = self.out / "metrics.jsonl"
-            while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
+            metrics = self.out / "metrics.csv"
+            while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
                 expect(process.poll() is None, "the job has ended")
                 time.sleep(0.05)
             return process, log, rank_pids(process)

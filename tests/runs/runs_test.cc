@@ -221,7 +221,7 @@ TEST_F(RunsTest, StoppedAndContinuedStudyEqualsTheCommandLines) {
   EXPECT_EQ(seen.last.steps_taken, seen.last.steps);
 
   Plumb("compare " + Path("study.pbtxt") + " --out " + Path("command") + " --quiet");
-  for (const char* name : {"runs.csv", "metrics.jsonl", "study.pbtxt", "table.csv"}) {
+  for (const char* name : {"runs.csv", "study.pbtxt", "table.csv"}) {
     EXPECT_EQ(ReadAll(Path("study/") + name), ReadAll(Path("command/") + name)) << name;
   }
   EXPECT_EQ(plumb_study_run(nullptr, &options, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);

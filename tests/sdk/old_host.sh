@@ -45,9 +45,12 @@ for host in "$old" "$build"; do
   "$host/bin/plumb" train "$here/graceful.pbtxt" --data "$work/words.txt" --plugin "$work/graceful.so" \
     --out "$work/run" --set train.max_steps=60 > "$work/log" 2>&1 || { cat "$work/log"; fail "$host does not run it"; }
   python3 - "$work/run" << 'END' > "$work/shape" || { cat "$work/shape"; fail "it does not learn"; }
-import json, pathlib, struct, sys
+import csv, json, pathlib, struct, sys
 run = pathlib.Path(sys.argv[1])
-losses = [line["loss"] for line in map(json.loads, open(run / "metrics.jsonl")) if "loss" in line]
+# A host of 1.0 writes metrics.jsonl.
+files = [run / "metrics.csv", run / "metrics.jsonl"]
+rows = csv.DictReader(open(files[0])) if files[0].exists() else map(json.loads, open(files[1]))
+losses = [float(row["loss"]) for row in rows]
 for path in sorted(run.rglob("*.safetensors")):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))

@@ -49,7 +49,7 @@ done
 for compiler in gcc clang; do
   [ -d "cmake_by_$compiler" ] || continue
   for tool in cmake make; do
-    sed 's/"seconds":[^,}]*//' "${tool}_by_$compiler/run/metrics.jsonl" > "$tool.losses"
+    cut -d, -f1-5,7 "${tool}_by_$compiler/run/metrics.csv" > "$tool.losses"
   done
   cmp cmake.losses make.losses
 done

@@ -36,7 +36,7 @@ for language in $languages; do
   # A check may warn of times on a busy machine.
   grep -qE '[0-9]+ checks: [0-9]+ passed, 2 skipped' "$name.out" || fail "$(cat "$name.out")"
   plumb plugin list | grep "^org.example.of.$name *$prefix" > list.out || fail "$name is not installed"
-  grep -o '"loss":[^,}]*' "$name/run/metrics.jsonl" | cut -d: -f2 > "$name.losses"
+  tail -n +2 "$name/run/metrics.csv" | cut -d, -f2 > "$name.losses"
   [ "$(wc -l < "$name.losses")" -gt 10 ] || fail "$name was not trained"
   paste ridge_c.losses "$name.losses" | awk -v n="$name" '
     { d = $1 - $2; if (d < 0) d = -d; if (d > 0.02) { print n ", step " NR ": " $2 ", not " $1; exit 1 } }' ||

@@ -98,7 +98,7 @@ TEST(StepAllocationTest, DrawingTokensAllocatesNothing) {
 
 TEST(StepAllocationTest, AppendingMetricsAllocatesNothing) {
   ScratchDir dir;
-  MetricsWriter writer = *MetricsWriter::Open(dir.File("metrics.jsonl"));
+  MetricsWriter writer = *MetricsWriter::Open(dir.File("metrics.csv"));
   StepMetrics metrics;
   metrics.loss = 1.0 / 3;
   metrics.val_loss = 2.5;
@@ -109,7 +109,7 @@ TEST(StepAllocationTest, AppendingMetricsAllocatesNothing) {
               }
             }),
             0);
-  EXPECT_EQ(ReadMetrics(dir.File("metrics.jsonl"))->size(), 20u);
+  EXPECT_EQ(ReadMetrics(dir.File("metrics.csv"))->size(), 20u);
 }
 
 // Computes one product by oneDNN on each of `threads` threads at once. oneDNN's OpenMP allocates

@@ -61,6 +61,8 @@ TEST(RunResultTest, AnInvalidResultCountsAsUnfinished) {
   }
 }
 
+constexpr char kHeader[] = "step,loss,lr,grad_norm,tokens,nanoseconds,val_loss\n";
+
 class RunRecordTest : public testing::Test {
  protected:
   void Write(int64_t step) {
@@ -68,44 +70,39 @@ class RunRecordTest : public testing::Test {
     result.step = step;
     result.validation = 1.25;
     ASSERT_TRUE(WriteRunResult(dir_.File("."), result).ok());
-    dir_.Write("metrics.jsonl",
-               "{\"step\":1,\"loss\":3.5,\"lr\":0.1,\"tokens\":7,\"seconds\":0.5}\n"
-               "{\"step\":2,\"loss\":2.5,\"lr\":0.1,\"tokens\":3,\"seconds\":0.25,"
-               "\"val_loss\":9}\n");
+    dir_.Write("metrics.csv",
+               absl::StrCat(kHeader, "1,3.5,0.1,1,7,500000000,\n2,2.5,0.1,1,3,250000000,9\n"));
   }
   ScratchDir dir_;
 };
 
 TEST_F(RunRecordTest, HasLossesTimesAndValidation) {
   Write(2);
-  const auto record = ReadRunRecord(dir_.File("."), "\"seed\":4");
+  const auto record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_THAT(record->losses, ElementsAre(3.5, 2.5));
   EXPECT_THAT(record->validation, ElementsAre(Pair(2, 1.25)));
   EXPECT_DOUBLE_EQ(record->TokensPerSecond(), 10 / 0.75);
-  EXPECT_EQ(record->metrics,
-            "{\"seed\":4,\"step\":1,\"loss\":3.5,\"lr\":0.1,\"tokens\":7}\n"
-            "{\"seed\":4,\"step\":2,\"loss\":2.5,\"lr\":0.1,\"tokens\":3,\"val_loss\":9}\n");
   EXPECT_FALSE(record->probes.has_value());
 }
 
 TEST_F(RunRecordTest, MissingStepsAreAnError) {
   Write(3);
-  const auto record = ReadRunRecord(dir_.File("."), "");
+  const auto record = ReadRunRecord(dir_.File("."));
   EXPECT_EQ(record.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(record.status().message()), HasSubstr("2 steps and not 3"));
 }
 
 TEST_F(RunRecordTest, AGapInTheMetricsIsNamed) {
   dir_.Write("train.pbtxt", "max_steps: 5\n");
-  const std::string first = "{\"step\":1,\"loss\":3.5}\n", third = "{\"step\":4,\"loss\":2.5}\n";
+  const std::string first = "1,3.5,0,0,0,0,\n", third = "4,2.5,0,0,0,0,\n";
   for (const auto& [lines, expected] : std::vector<std::pair<std::string, std::string>>{
            {first + third, "lacks steps 2 to 3"},
            {third, "lacks steps 1 to 3"},
            {first + first, "has step 1 twice"},
-           {first + "{\"st\n" + third, "the line of step 2 is not readable"}}) {
-    dir_.Write("metrics.jsonl", lines);
-    const absl::Status status = ReadRunRecord(dir_.File("."), "").status();
+           {first + "2,\n" + third, "metrics.csv:3: is not a row"}}) {
+    dir_.Write("metrics.csv", kHeader + lines);
+    const absl::Status status = ReadRunRecord(dir_.File(".")).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
@@ -113,27 +110,27 @@ TEST_F(RunRecordTest, AGapInTheMetricsIsNamed) {
 
 TEST_F(RunRecordTest, TrainRunHasItsOutcome) {
   dir_.Write("train.pbtxt", "max_steps: 2\n");
-  const std::string steps = "{\"step\":1,\"loss\":3.5}\n{\"step\":2,\"loss\":2.5}\n";
+  const std::string steps = absl::StrCat(kHeader, "1,3.5,0,0,0,0,\n2,2.5,0,0,0,0,\n");
   const std::string incidents =
       "{\"step\":1,\"batch\":1,\"kind\":\"skip\",\"message\":\"\"}\n"
       "{\"step\":1,\"batch\":2,\"kind\":\"spike\",\"message\":\"\"}\n";
   dir_.Write("incidents.jsonl", incidents);
-  dir_.Write("metrics.jsonl", steps);
-  absl::StatusOr<RunRecord> record = ReadRunRecord(dir_.File("."), "");
+  dir_.Write("metrics.csv", steps);
+  absl::StatusOr<RunRecord> record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->result.status, RunStatus::kFinished);
   EXPECT_EQ(record->result.skips, 1);
   EXPECT_EQ(record->result.spikes, 1);
 
-  dir_.Write("metrics.jsonl", steps.substr(0, steps.size() - 5));  // killed while it wrote a line
-  record = ReadRunRecord(dir_.File("."), "");
+  dir_.Write("metrics.csv", steps.substr(0, steps.size() - 5));  // killed while it wrote a line
+  record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->result.status, RunStatus::kInterrupted);
   EXPECT_EQ(record->result.message, "interrupted after 1 of 2 steps");
 
   dir_.Write("incidents.jsonl",
              incidents + "{\"step\":2,\"batch\":3,\"kind\":\"stop\",\"message\":\"why\"}\n");
-  record = ReadRunRecord(dir_.File("."), "");
+  record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->result.status, RunStatus::kDiverged);
   EXPECT_EQ(record->result.step, 2);
@@ -147,7 +144,7 @@ TEST_F(RunRecordTest, LayerGradientNormsCoverAllParameters) {
              "\"parameters\":{\"embedding.weight\":{\"grad_norm\":9},"
              "\"layers.0.a.weight\":{\"grad_norm\":3},\"layers.0.b.weight\":{\"grad_norm\":4},"
              "\"layers.10.a.weight\":{\"grad_norm\":2}}}\n{\"step\":3");
-  const auto record = ReadRunRecord(dir_.File("."), "");
+  const auto record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
   ASSERT_TRUE(record->probes.has_value());
   EXPECT_THAT(record->probes->layers, ElementsAre("layers.0", "layers.10"));

@@ -116,7 +116,7 @@ TEST_F(StudyDirectoryTest, RefusesRunsWithoutAStudy) {
 }
 
 TEST_F(StudyDirectoryTest, RefusesForeignFiles) {
-  for (const char* name : {"report.html", "table.md", "metrics.jsonl"}) {
+  for (const char* name : {"report.html", "table.md", "runs.csv"}) {
     const std::string file = dir_.Write(name, "mine");
     const absl::Status status = ClaimDirectory(Plan(1), true).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << name;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from ctypes import byref, c_char_p, c_int64, c_void_p
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -84,13 +85,9 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, list[Any]]:
-        """The lines of metrics.jsonl as columns, for pandas.DataFrame or polars.DataFrame: one row per step; None where
-        a step has no such figure, as most have no validation loss."""
-        rows = [json.loads(line) for line in self._file("metrics.jsonl").splitlines()]
-        names: dict[str, None] = {}
-        for row in rows:
-            names.update(dict.fromkeys(row))
-        return {name: [row.get(name) for row in rows] for name in names}
+        """The figures of metrics.csv as columns, for pandas.DataFrame or polars.DataFrame: one row per step; val_loss
+        is None where a step has no validation."""
+        return read_metrics(self._path("metrics.csv"))
 
     def sample(self, prompt: str = "", *, max_tokens: int = 0, temperature: float = 0.5, top_k: int = 0,
                top_p: float = 1.0, seed: int = 1, weights: str = "f32") -> str:
@@ -116,6 +113,38 @@ class Run:
         if begin is not None and (has_documents or not (prefix or ids)):
             prefix = [begin]
         return [*prefix, *ids] or [*self.tokenizer.encode("\n")]
+
+
+def read_metrics(path: Path) -> dict[str, list[Any]]:
+    """Reads the metrics.csv of a run, which may be training, as columns: step, loss, lr, grad_norm, tokens, seconds and
+    val_loss. Raises ValueError for a damaged row, or if the run was trained by a plumb that wrote metrics.jsonl."""
+    path = os.fspath(path)
+    earlier = os.path.join(os.path.dirname(path), "metrics.jsonl")
+    if os.path.exists(earlier) and not os.path.exists(path):
+        raise ValueError(f"{earlier}: was written by an earlier plumb; this one reads metrics.csv: train the run again")
+    with open(path, encoding="utf-8") as file:
+        header, *lines = file.read().split("\n")[:-1] or [""]  # without a row that is being written
+    columns: dict[str, list[Any]] = {name: [] for name in header.split(",") if name}
+    for number, line in enumerate(lines, 2):
+        cells = line.split(",")
+        try:
+            if len(cells) != len(columns):
+                raise ValueError
+            for (name, column), cell in zip(columns.items(), cells):
+                column.append(_CELLS[name](cell))
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path}:{number}: is no row of metrics: {line!r}") from error
+    return {"seconds" if name == "nanoseconds" else name: column for name, column in columns.items()}
+
+
+def _single(cell: str) -> float:
+    """Returns the number in single precision of which `cell` is the shortest text."""
+    return array("f", [float(cell)])[0]
+
+
+_CELLS: dict[str, Callable[[str], Any]] = {
+    "step": int, "loss": _single, "lr": float, "grad_norm": _single, "tokens": int,
+    "nanoseconds": lambda cell: int(cell) / 1e9, "val_loss": lambda cell: float(cell) if cell else None}
 
 
 def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = False) -> Run:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import glob
 import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from .runs import RunStep
+from .runs import RunStep, read_metrics
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -62,13 +61,13 @@ class TensorBoard:
 
 
 def convert(run: Path, directory: Path) -> int:
-    """Writes the steps in metrics.jsonl of a run, which may be training, as an event file in place of those that plumb
-    wrote there before. Returns the number of steps. Raises ValueError for a damaged line."""
+    """Writes the steps in metrics.csv of a run, which may be training, as an event file in place of those that plumb
+    wrote there before. Returns the number of steps. Raises the errors of read_metrics."""
     board = TensorBoard(directory)
-    path = os.path.join(os.fspath(run), "metrics.jsonl")
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().split("\n")[:-1]  # without a line that is being written
-    steps = [_step_of(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    path = os.path.join(os.fspath(run), "metrics.csv")
+    columns = read_metrics(path)
+    steps = [RunStep(step, 0, loss, lr, norm, tokens, seconds, val_loss, "", ()) for (
+        step, loss, lr, norm, tokens, seconds, val_loss) in zip(*columns.values())]
     time = os.path.getmtime(path) - sum(step.seconds for step in steps)
     for old in glob.glob(os.path.join(glob.escape(os.fspath(directory)), "events.out.tfevents.*.plumb")):
         os.remove(old)
@@ -79,24 +78,11 @@ def convert(run: Path, directory: Path) -> int:
     return len(steps)
 
 
-def _step_of(line: str, where: str) -> RunStep:
-    def number(value: Optional[float]) -> float:
-        return float("nan") if value is None else value  # null is a number that is not finite
-
-    try:
-        found = json.loads(line)
-        return RunStep(found["step"], 0, number(found["loss"]), number(found["lr"]), number(found["grad_norm"]),
-                       found["tokens"], found["seconds"],
-                       number(found["val_loss"]) if "val_loss" in found else None, "", ())
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{where}: is no line of metrics: {error!r}") from error
-
-
 def main(words: Sequence[str]) -> None:
     """Runs `plumb tensorboard` with these arguments."""
     import argparse
     parser = argparse.ArgumentParser(prog="plumb tensorboard", description=(
-        "Converts metrics.jsonl of runs, which may be training, to event files for TensorBoard. Replaces the files of "
+        "Converts metrics.csv of runs, which may be training, to event files for TensorBoard. Replaces the files of "
         "an earlier conversion."))
     parser.add_argument("runs", metavar="RUN", nargs="+", help="directory of a run")
     parser.add_argument("--out", metavar="DIR", help="write into DIR/<name of RUN>. Default: into RUN")

@@ -71,7 +71,7 @@ try {
         "p",
         { class: "plain", role: "alert" },
         `This report could not be drawn: ${error.message}. The numbers are also in table.md, ` +
-          `table.csv and metrics.jsonl next to it.`,
+          `table.csv and runs.csv next to it.`,
       ),
     );
   throw error;

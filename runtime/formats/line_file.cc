@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/formats/json_lines.h"
+#include "runtime/formats/line_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -34,10 +34,10 @@ absl::StatusOr<std::string> SetAside(const std::string& path, const std::string&
 
 }  // namespace
 
-absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
+absl::StatusOr<LineWriter> LineWriter::Open(const std::string& path) {
   const int fd = Files().Open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot open");
-  JsonLinesWriter writer(path, fd, 0);  // closes fd on every return
+  LineWriter writer(path, fd, 0);  // closes fd on every return
   struct stat info;
   if (Files().FileStat(fd, &info) != 0) return FileError(path, "cannot stat");
   writer.size_ = info.st_size;
@@ -52,21 +52,21 @@ absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
   return writer;
 }
 
-JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
+LineWriter::LineWriter(LineWriter&& other) noexcept
     : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
 
-JsonLinesWriter& JsonLinesWriter::operator=(JsonLinesWriter&& other) noexcept {
+LineWriter& LineWriter::operator=(LineWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
   return *this;
 }
 
-JsonLinesWriter::~JsonLinesWriter() {
+LineWriter::~LineWriter() {
   if (fd_ >= 0) Files().Close(fd_);
 }
 
-absl::Status JsonLinesWriter::Append(absl::string_view line) {
+absl::Status LineWriter::Append(absl::string_view line) {
   for (size_t done = 0; done < line.size();) {
     const ssize_t written = Files().Write(fd_, line.data() + done, line.size() - done);
     if (written < 0 && errno == EINTR) continue;
@@ -82,12 +82,12 @@ absl::Status JsonLinesWriter::Append(absl::string_view line) {
   return absl::OkStatus();
 }
 
-absl::Status JsonLinesWriter::Sync() {
+absl::Status LineWriter::Sync() {
   return Files().Sync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
 }
 
-absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
-                             absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
+absl::Status ForEachLine(const std::string& path, absl::string_view content,
+                         absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
   for (int64_t number = 1; !content.empty(); ++number) {
     PLUMB_RETURN_IF_ERROR(
         Annotate(VisitLine(&content, visit), absl::StrCat(path, ":", number, ": ")));
@@ -95,13 +95,15 @@ absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FilterJsonLines(
-    const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
+absl::StatusOr<std::string> FilterLines(
+    const std::string& path, absl::string_view header,
+    absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
   if (!FileExists(path)) return std::string();
   PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path));
-  std::string kept;
+  std::string kept(header);
   absl::Status damage;  // error of the first damaged line
   const auto visit = [&](absl::string_view line) -> absl::Status {
+    if (absl::StrCat(line, "\n") == header) return absl::OkStatus();
     const absl::StatusOr<bool> keeps = keep(line);
     if (keeps.ok() && *keeps) absl::StrAppend(&kept, line, "\n");
     return keeps.status();
