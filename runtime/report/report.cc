@@ -12,9 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -27,6 +25,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/report/conclusion.h"
 #include "runtime/report/curve_points.h"
+#include "runtime/report/pack_report.h"
 #include "runtime/report/tables.h"
 #include "runtime/study/results.h"
 #include "runtime/study/text_fields.h"
@@ -44,12 +43,7 @@ Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Js
 
 // Rounds to a number of significant digits: the page becomes half as long, without a visible
 // difference.
-Json Rounded(double value, int digits) {
-  double rounded = value;
-  if (std::isfinite(value))
-    (void)absl::SimpleAtod(absl::StrFormat("%.*g", digits, value), &rounded);
-  return NumberOrNull(rounded);
-}
+Json Rounded(double value, int digits) { return NumberOrNull(RoundToDigits(value, digits)); }
 
 // Returns the version after `name` in "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3".
 std::string GetVersion(absl::string_view name) {
@@ -133,14 +127,12 @@ Json ModelData(const PlanModel& model) {
   for (const Json& group : layers) {
     for (const Json& jacobian : group["jacobians"]) jacobians.push_back(jacobian);
   }
-  Json data = {{"name", model.name},
-               {"file", AbsolutePath(model.file)},
-               {"parameters", description["totals"]["parameters"]},
-               {"equations", equations},
-               {"route", Route(description)},
-               {"jacobians", std::move(jacobians)}};
-  if (!model.picture.empty()) data["picture"] = model.picture;
-  return data;
+  return {{"name", model.name},
+          {"file", AbsolutePath(model.file)},
+          {"parameters", description["totals"]["parameters"]},
+          {"equations", equations},
+          {"route", Route(description)},
+          {"jacobians", std::move(jacobians)}};
 }
 
 Json DifferenceData(const StudyPlan& plan) {
@@ -404,7 +396,7 @@ std::string JsonForScript(const nlohmann::ordered_json& json) {
 }
 
 std::string RenderReport(const nlohmann::ordered_json& report) {
-  return absl::StrCat(PageBeforeData(), JsonForScript(report), PageAfterData());
+  return absl::StrCat(PageBeforeData(), JsonForScript(PackReport(report)), PageAfterData());
 }
 
 Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
@@ -429,13 +421,17 @@ Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
           {"runs", std::move(runs)}};
 }
 
-Json SecondsPerStep(const StudyPlan& plan, const StudyResults& results) {
+Json PageData(Json report, const StudyPlan& plan, const StudyResults& results) {
+  for (size_t i = 0; i < plan.models.size(); ++i) {
+    const std::string& picture = plan.models[i].picture;
+    if (!picture.empty()) report["models"][i]["picture"] = picture;
+  }
   Json seconds = Json::array();
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    seconds.push_back(
-        Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds), 4));
+    seconds.push_back(Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds), 4));
   }
-  return seconds;
+  report["seconds_per_step"] = std::move(seconds);
+  return report;
 }
 
 Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime* runtime) {

@@ -44,13 +44,14 @@ struct StudyProvenance {
   std::vector<std::string> hosts;
 };
 
-// Returns the data of report.html. `runtime` describes the norm plugins that the runs used.
+// Returns the data of report.json. `runtime` describes the norm plugins that the runs used.
 nlohmann::ordered_json ReportData(const StudyPlan& plan, const StudyResults& results,
                                   HostRuntime* runtime);
 
-// Returns the mean duration of a step of each group. report.html has these next to the report, and
-// report.json does not, because it is the same wherever a study is run.
-nlohmann::ordered_json SecondsPerStep(const StudyPlan& plan, const StudyResults& results);
+// Returns the data of report.html: those of report.json, `report`, with the pictures of the models
+// and the mean duration of a step of each group, which is not the same wherever a study is run.
+nlohmann::ordered_json PageData(nlohmann::ordered_json report, const StudyPlan& plan,
+                                const StudyResults& results);
 
 // Returns the data of provenance.json: all figures of a study that are about time, speed or hosts.
 nlohmann::ordered_json ProvenanceData(const StudyPlan& plan, const StudyResults& results,

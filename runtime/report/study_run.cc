@@ -56,14 +56,12 @@ std::string ThisHost() {
 // Writes all files of a study except study.pbtxt and the runs.
 absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, const Json& report,
                         const Json& provenance) {
-  Json page = report;
-  page["seconds_per_step"] = SecondsPerStep(plan, results);
   const std::pair<const char*, std::string> files[] = {
       {"runs.csv", RunsCsv(plan, results)},
       {"timing.csv", TimingCsv(plan, results)},
       {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
-      {"report.html", RenderReport(page)},
+      {"report.html", RenderReport(PageData(report, plan, results))},
       {"table.csv", TableCsv(plan, results)},
       {"table.md", TableMarkdown(plan, results)},
       {"table.tex", ToLatex(SummaryTable(plan, results, /*with_times=*/false))},

@@ -43,7 +43,7 @@ struct StudyRequest {
 struct StudyOutcome {
   StudyPlan plan;
   StudyResults results;
-  nlohmann::ordered_json report;      // the data of report.html
+  nlohmann::ordered_json report;      // data of report.json
   nlohmann::ordered_json provenance;  // data of provenance.json
 };
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the arithmetic behind the curves (runtime/report/js/stats.js), without a browser.
+// Tests of the arithmetic behind the curves (runtime/report/js/stats.js) and of the page's data,
+// without a browser.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import test from "node:test";
+import { makeReport } from "./fixture.mjs";
 
 const source = (name) =>
   readFileSync(new URL(`../../runtime/report/js/${name}.js`, import.meta.url), "utf8");
@@ -100,4 +103,26 @@ test("numbers read well", () => {
   assert.equal(format.size(1.23e-7), "1.2e\u22127");
   assert.equal(format.list(["a", "b", "c"]), "a, b and c");
   assert.equal(format.list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+});
+
+test("the page restores the report that it packs", () => {
+  const report = makeReport();
+  report.groups[0].steps = report.runs[0].loss.map((_, i) => i + 1);
+  report.groups[0].extremes = [null, 2.5, 1.25, null, 3.1416];
+  report.runs[1].loss[3] = null;
+  report.runs[2].loss[3] = 1e-12; // too far from the others for five digits
+  report.best = { paired: report.paired.map((pair) => ({ ...pair })) };
+  const input = JSON.stringify(report);
+  const page = execFileSync(process.env.RENDER_REPORT, { input, maxBuffer: 2 ** 28 }).toString();
+  const packed = JSON.parse(/id="report">(.*?)<\/script>/s.exec(page)[1]);
+  assert.equal(typeof packed.runs[1].loss.codes, "string");
+  assert.ok(Array.isArray(packed.runs[2].loss));
+  assert.ok(JSON.stringify(packed).length < 0.6 * input.length);
+  const unpackReport = new Function(`${source("unpack")}return unpackReport;`)();
+  const { picture_lines: lines, ...restored } = JSON.parse(JSON.stringify(unpackReport(packed)));
+  assert.ok(lines.length > 0);
+  for (const pair of [...report.paired, ...report.best.paired])
+    for (const [name, value] of Object.entries(pair))
+      if (typeof value === "number") pair[name] = Number(value.toPrecision(6));
+  assert.deepEqual(restored, JSON.parse(JSON.stringify(report)));
 });

@@ -56,7 +56,7 @@ function topBar(content, view) {
 
 const begun = performance.now();
 try {
-  drawReport(JSON.parse(document.getElementById("report").textContent));
+  drawReport(unpackReport(JSON.parse(document.getElementById("report").textContent)));
   // The charts draw at the end of this task, so the timeout after the next frame follows them.
   requestAnimationFrame(() =>
     setTimeout(() => {
