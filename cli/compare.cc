@@ -179,6 +179,10 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                   "plots need default"),
       "probe_point");
   app->option_defaults()->group("Output");
+  changes(app->add_flag("--keep-checkpoints", words->flag,
+                        "Keep the checkpoints of every run that is trained, with optimizer state. "
+                        "Default: the last weights of the first seed of each model and setting"),
+          "keep_checkpoints");
   app->add_option("--store", options->store,
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")

@@ -46,7 +46,7 @@ study() {
   shift 3
   [ -z "$quick" ] || { choosing=$((choosing > 0 ? 2 : 0)) seeds=$((choosing + 3)); set -- "$@" --set train.max_steps=5; }
   [ "$choosing" = 0 ] || set -- "$@" --choosing-seeds "$choosing"
-  "$PLUMB" compare "$@" --seeds "$seeds" --samples 0 --set train.keep_checkpoints=1 "${more[@]}" --out "$out/$name" > /dev/null
+  "$PLUMB" compare "$@" --seeds "$seeds" --samples 0 "${more[@]}" --out "$out/$name" > /dev/null
 }
 
 for depth in 4 16; do

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr char kBase64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr int64_t kNull = 64 * 64 * 64 - 1;  // code of null
 constexpr double kLastCode = kNull - 1;      // code of the highest value
 constexpr char kNumber = '~';                // place of a number in a template
@@ -50,7 +50,7 @@ void PackCurve(Json* curve) {
       const double restored = low * std::exp(static_cast<double>(code) / kLastCode * range);
       if (RoundToDigits(restored, kCurveDigits) != number) return;
     }
-    for (const int shift : {12, 6, 0}) codes += kDigits[(code >> shift) & 63];
+    for (const int shift : {12, 6, 0}) codes += kBase64[(code >> shift) & 63];
   }
   *curve = Json{{"low", low}, {"high", high}, {"codes", std::move(codes)}};
 }

@@ -507,6 +507,11 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.probe.points = study.probe_point();
   request.samples = study.samples();
   request.datasets = datasets.get();
+  if (!study.keep_checkpoints()) {
+    const size_t judged = chooses() ? static_cast<size_t>(study.choosing_seeds()) : 0;
+    const bool is_first = judged < seeds.size() && run.seed == seeds[judged];
+    request.last_checkpoint = is_first ? LastCheckpoint::kWeights : LastCheckpoint::kNone;
+  }
   return request;
 }
 
@@ -564,8 +569,7 @@ absl::Status CheckFits(const StudyRequirements& requirements, const StudyPlan& p
   return absl::ResourceExhaustedError(
       absl::StrCat(plan.out, ": the disk has ", Bytes(requirements.free_disk), " left, and ",
                    Count(static_cast<int64_t>(requirements.runs - requirements.ended), "run"),
-                   " write ", Bytes(requirements.disk),
-                   "; free some, choose another --out, or set train.keep_checkpoints=1"));
+                   " write ", Bytes(requirements.disk), "; free some, or choose another --out"));
 }
 
 }  // namespace plumb

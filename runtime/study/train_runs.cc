@@ -76,11 +76,15 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const StudyPlan& plan, const P
   return TrainRun::Open(runtime, request);
 }
 
-absl::Status DrawSamples(const StudyPlan& plan, const PlanRun& run, int64_t context_length,
+absl::Status DrawSamples(const StudyPlan& plan, const PlanRun& run, TrainRun* training,
                          HostRuntime* runtime, RunResult* result) {
   if (plan.study.samples() == 0) return absl::OkStatus();
+  // The run need not have a checkpoint.
+  PLUMB_ASSIGN_OR_RETURN(std::string weights, training->Weights());
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
-                         TrainedModel::Open(runtime, run.directory));
+                         TrainedModel::OpenWith(weights, runtime, run.directory));
+  weights = {};
+  const int64_t context_length = training->info().context_length;
   if (!model->can_generate()) return absl::OkStatus();
   for (int64_t i = 0; i < plan.study.samples(); ++i) {
     GenerateOptions options;
@@ -140,8 +144,7 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
       PLUMB_ASSIGN_OR_RETURN(const double validation, training->ValidationLoss());
       result.validation = validation;
     }
-    PLUMB_RETURN_IF_ERROR(
-        DrawSamples(plan, run, training->info().context_length, runtime, &result));
+    PLUMB_RETURN_IF_ERROR(DrawSamples(plan, run, training, runtime, &result));
   }
   if (const absl::Status written = WriteRunResult(run.directory, result); !written.ok()) {
     return written;

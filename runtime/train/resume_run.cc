@@ -329,8 +329,13 @@ absl::Status TrainRunState::ReadTensors(const Checkpoint& checkpoint) {
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
     PLUMB_RETURN_IF_ERROR(ReadState(weights, &*trainer, api::State::kModel));
   }
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
-  return ReadState(optimizer, &*trainer, api::State::kOptimizer);
+  const absl::StatusOr<SafetensorsFile> optimizer = OpenCheckpointOptimizer(checkpoint);
+  if (absl::IsNotFound(optimizer.status())) {
+    return absl::DataLossError(absl::StrCat(optimizer.status().message(),
+                                            "; plumb train --init begins a run with its weights"));
+  }
+  PLUMB_RETURN_IF_ERROR(optimizer.status());
+  return ReadState(*optimizer, &*trainer, api::State::kOptimizer);
 }
 
 }  // namespace plumb

@@ -20,6 +20,13 @@
 
 namespace plumb {
 
+// Checkpoint that remains when all steps of a run are done.
+enum class LastCheckpoint {
+  kResumable,  // one of the last step, and older ones as the recipe says
+  kWeights,    // one without optimizer state, for sampling and as initial weights
+  kNone,
+};
+
 struct TrainRequest {
   std::string model_path;  // may be empty when resuming
   std::string data_path;
@@ -40,6 +47,7 @@ struct TrainRequest {
   bool accept_edits = false;
   ProbeOptions probe;   // written to probes.jsonl
   int64_t samples = 0;  // number that a study draws after the training, for the run's identity
+  LastCheckpoint last_checkpoint = LastCheckpoint::kResumable;
   // Performs all checks, including `out` and its free disk space, but writes nothing. Cannot be
   // combined with resume.
   bool dry_run = false;

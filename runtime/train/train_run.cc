@@ -40,16 +40,20 @@ constexpr double kLookInterval = 1;
 
 // Returns the disk space of a run that starts at step 0 in `out`, which may be new; "" writes
 // nothing.
-TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const std::string& out) {
+TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, LastCheckpoint last,
+                      const std::string& out) {
   const v1::Train& fields = recipe.fields;
   const int64_t interval = fields.checkpoint_interval(), steps = fields.max_steps();
   TrainingDisk disk;
-  disk.checkpoint = memory.weights + memory.moments + memory.norm_states / 3;  // one of its copies
+  disk.checkpoint = memory.weights + memory.norm_states / 3;  // one of its copies
+  const bool only_last = interval == 0 && last != LastCheckpoint::kResumable;
+  if (!only_last) disk.checkpoint += memory.moments;
   // Counts checkpoints made by checkpoint_interval, including the last; those triggered by time may
   // be added. An old one is deleted only when the new one is complete.
   const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
   const int64_t kept = fields.keep_checkpoints();
   disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
+  if (only_last && last == LastCheckpoint::kNone) disk.checkpoints = 0;
   constexpr int64_t kMetricsRow = 60;
   disk.total = disk.checkpoints * disk.checkpoint + kMetricsRow * steps;
   if (!out.empty()) disk.available = FreeSpace(out);
@@ -119,7 +123,7 @@ absl::Status TrainRunState::OpenNew(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
   if (!request.init.empty()) PLUMB_RETURN_IF_ERROR(ReadInitialWeights(request.init));
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
-  info.disk = PlanDisk(info.memory, recipe, request.out);
+  info.disk = PlanDisk(info.memory, recipe, request.last_checkpoint, request.out);
   if (request.out.empty()) return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
   if (request.dry_run) return absl::OkStatus();
@@ -266,6 +270,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
 absl::Status TrainRunState::Open(const TrainRequest& request) {
   info.threads = runtime->threads();
   info.out = request.out;
+  last_checkpoint = request.last_checkpoint;
   if (request.launch != nullptr && request.launch->size() > 1) {
     ranks = std::make_unique<TrainRanks>(request.launch);
   }
@@ -309,7 +314,7 @@ absl::Status TrainRunState::Open(const TrainRequest& request) {
 const TrainInfo& TrainRun::info() const { return state_->info; }
 int64_t TrainRun::step() const { return state_->step(); }
 IncidentCounts TrainRun::incidents() const { return state_->incidents.counts; }
-bool TrainRun::done() const { return step() >= state_->fields().max_steps(); }
+bool TrainRun::done() const { return state_->AllStepsDone(); }
 
 absl::Status TrainRun::StartProfile() { return ToStatus(state_->trainer->Profile(true)); }
 Profile TrainRun::profile() const { return ToProfile(state_->trainer->ProfileRows()); }
@@ -370,7 +375,10 @@ absl::StatusOr<StepReport> TrainRunState::Step() {
     looked_at = now;
     PLUMB_RETURN_IF_ERROR(CheckDirectory());
   }
-  if (CheckpointDue(now)) {
+  if (AllStepsDone() && last_checkpoint == LastCheckpoint::kNone) {
+    PLUMB_RETURN_IF_ERROR(SyncLogs());
+    PLUMB_RETURN_IF_ERROR(RemoveCheckpoints(info.out));
+  } else if (CheckpointDue(now)) {
     PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
   }
   return report;
@@ -391,18 +399,24 @@ absl::StatusOr<std::string> TrainRunState::SaveCheckpoint() {
   return checkpoint_path;
 }
 
+absl::Status TrainRunState::SyncLogs() {
+  PLUMB_RETURN_IF_ERROR(metrics->Sync());
+  PLUMB_RETURN_IF_ERROR(probe->Sync());
+  return incident_log->Sync();
+}
+
 absl::Status TrainRunState::WriteCheckpointNow() {
   const Clock::time_point begin = Clock::now();
   PLUMB_RETURN_IF_ERROR(CheckDirectory());
-  PLUMB_RETURN_IF_ERROR(metrics->Sync());
-  PLUMB_RETURN_IF_ERROR(probe->Sync());
-  PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  PLUMB_RETURN_IF_ERROR(SyncLogs());
+  const bool only_weights = AllStepsDone() && last_checkpoint == LastCheckpoint::kWeights;
   const std::vector<TensorToWrite> model_tensors = StateTensors(&*trainer, api::State::kModel);
-  const std::vector<TensorToWrite> optimizer = StateTensors(&*trainer, api::State::kOptimizer);
+  std::vector<TensorToWrite> optimizer;
+  if (!only_weights) optimizer = StateTensors(&*trainer, api::State::kOptimizer);
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
   CheckpointContents contents;
   contents.step = step();
-  contents.last_good = incidents.last_good;
+  contents.last_good = only_weights ? step() : incidents.last_good;
   contents.model = model_tensors;
   contents.optimizer = optimizer;
   contents.state = WithIncidents(WithTraining(state, recipe), incidents);
@@ -410,12 +424,27 @@ absl::Status TrainRunState::WriteCheckpointNow() {
                        {"model", model_text},
                        {"data_hash", data->data_hash()},
                        {"seed", absl::StrCat(fields().seed())}};
-  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
+  const int keep = only_weights ? 1 : fields().keep_checkpoints();
+  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, keep));
   checkpoint_path = CheckpointPath(info.out, step());
   checkpoint_step = step();
   saved_at = Clock::now();
   save_seconds = std::chrono::duration<double>(saved_at - begin).count();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TrainRun::Weights() {
+  return OrOutOfMemory("the weights", [this]() -> absl::StatusOr<std::string> {
+    const auto tensors = StateTensors(&*state_->trainer, api::State::kModel);
+    PLUMB_ASSIGN_OR_RETURN(const SafetensorsImage image, SafetensorsImage::Create(tensors, {}));
+    std::string content;
+    content.reserve(static_cast<size_t>(image.bytes()));
+    PLUMB_RETURN_IF_ERROR(image.Produce([&content](absl::string_view piece) {
+      content.append(piece.data(), piece.size());
+      return absl::OkStatus();
+    }));
+    return content;
+  });
 }
 
 absl::StatusOr<double> TrainRunState::ValidationLoss(int64_t max_batches) {

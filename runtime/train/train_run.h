@@ -42,8 +42,8 @@ class TrainRun {
   int64_t step() const;  // completed steps
   bool done() const;     // step() == max_steps
 
-  // Takes one step, writes its metrics line, and performs everything due: validation, a checkpoint
-  // (always after the last step). Errors: kAborted if
+  // Takes one step, writes its row of metrics, and performs everything due: validation, a
+  // checkpoint (after the last step as TrainRequest::last_checkpoint says). Errors: kAborted if
   // the step diverged; the message names the first bad tensor, its place in the model and the op
   // that produced it.
   absl::StatusOr<StepReport> Step();
@@ -58,6 +58,9 @@ class TrainRun {
   // Writes a checkpoint unless this step has one. Returns its path. Errors: kAborted if a weight is
   // not finite.
   absl::StatusOr<std::string> SaveCheckpoint();
+
+  // Returns the weights as the content of a safetensors file, like that of a checkpoint.
+  absl::StatusOr<std::string> Weights();
 
   // Returns the loss over the whole validation split.
   absl::StatusOr<double> ValidationLoss();

@@ -73,6 +73,7 @@ class TrainRunState {
   int64_t stopped_batch = -1;                 // batch at which the run ended with an error
   int64_t checkpoint_step = -1;               // step of the newest checkpoint
   std::string checkpoint_path;
+  LastCheckpoint last_checkpoint = LastCheckpoint::kResumable;
   Clock::time_point saved_at = Clock::now();   // or the start of the run
   Clock::time_point looked_at = Clock::now();  // last check that the directory exists
   double save_seconds = 0;                     // duration of the newest checkpoint
@@ -124,6 +125,8 @@ class TrainRunState {
                           const std::string& model_then);
   absl::Status LoadCheckpoint(const TrainRequest& request, const std::string& path);
   absl::Status ReadTensors(const Checkpoint& checkpoint);
+  // Waits until the lines of all logs are on disk.
+  absl::Status SyncLogs();
   // Writes a checkpoint of this step, replacing an existing one.
   absl::Status WriteCheckpointNow();
   // Takes a step on batch `number`, from 1, on this rank.
@@ -147,6 +150,7 @@ class TrainRunState {
   bool Due(int64_t interval) const {
     return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);
   }
+  bool AllStepsDone() const { return step() >= fields().max_steps(); }
   bool CheckpointDue(Clock::time_point now) const {
     const double passed = std::chrono::duration<double>(now - saved_at).count();
     const double apart = fields().checkpoint_seconds();

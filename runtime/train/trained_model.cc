@@ -267,27 +267,46 @@ struct TrainedModel::Impl {
 TrainedModel::TrainedModel() = default;
 TrainedModel::~TrainedModel() = default;
 
+absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::OpenFiles(HostRuntime* runtime,
+                                                                      const std::string& run) {
+  PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(run, {}));
+  absl::StatusOr<api::Model> of_run = CreateModel(runtime, files.model);
+  if (!of_run.ok()) return NameMissingPlugins(runtime, run, of_run.status());
+  runtime->ForgetWarningsAbout(RunModelPath(run));  // users saw them at training time
+  auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
+  model->impl_ = std::make_unique<Impl>(std::move(files), *std::move(of_run));
+  const Impl& impl = *model->impl_;
+  const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
+  if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
+    runtime->Warn(absl::StrCat(run, ": tokenizer.json has ", tokenizer->vocab_size(),
+                               " tokens, more than the model's vocab_size ", impl.info.vocab_size,
+                               "; text that needs the others is refused"));
+  }
+  return model;
+}
+
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
                                                                  api::Weights weights,
                                                                  bool average) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
-  PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
-  absl::StatusOr<api::Model> of_run = CreateModel(runtime, files.model);
-  if (!of_run.ok()) return NameMissingPlugins(runtime, where.run, of_run.status());
-  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // users saw them at training time
-  auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
-  model->impl_ = std::make_unique<Impl>(std::move(files), *std::move(of_run));
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainedModel> model, OpenFiles(runtime, where.run));
   Impl& impl = *model->impl_;
   impl.weights = weights;
-  const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
-  if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
-    runtime->Warn(absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
-                               " tokens, more than the model's vocab_size ", impl.info.vocab_size,
-                               "; text that needs the others is refused"));
-  }
   PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, &impl.model));
   impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;
+  if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
+  return model;
+}
+
+absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::OpenWith(absl::string_view content,
+                                                                     HostRuntime* runtime,
+                                                                     const std::string& run) {
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainedModel> model, OpenFiles(runtime, run));
+  Impl& impl = *model->impl_;
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
+    return ToStatus(impl.model.LoadMemory(content.data(), content.size()));
+  }));
   if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;
 }

@@ -56,6 +56,11 @@ class TrainedModel {
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(
       HostRuntime* runtime, const std::string& run, api::Weights weights = api::Weights::kF32,
       bool average = false);
+  // Opens a run directory with other weights, the content of a safetensors file: those of a run
+  // that need not have a checkpoint.
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> OpenWith(absl::string_view content,
+                                                                HostRuntime* runtime,
+                                                                const std::string& run);
   ~TrainedModel();
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
@@ -95,6 +100,9 @@ class TrainedModel {
 
  private:
   TrainedModel();
+  // Opens a run directory without its weights.
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> OpenFiles(HostRuntime* runtime,
+                                                                 const std::string& run);
   std::unique_ptr<Impl> impl_;
 };
 

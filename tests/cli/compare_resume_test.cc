@@ -79,7 +79,8 @@ TEST_F(CompareResumeTest, RepairsDamagedRuns) {
   ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
   Write("study/runs/pre-seed1/result.json", "{");
   Write("study/runs/pre-seed2/result.json", "");
-  Write("study/runs/pre-seed2/checkpoints/step-000030/state.json", "{}");
+  Write("study/runs/post-seed1/result.json", "");
+  Write("study/runs/post-seed1/checkpoints/step-000030/state.json", "{}");
   ExpectSameAsUnbroken(30);
 }
 

@@ -104,6 +104,36 @@ TEST_F(CompareStudyTest, FineTunesFromARun) {
   EXPECT_THAT(missing.err, HasSubstr("nowhere"));
 }
 
+TEST_F(CompareStudyTest, FirstSeedKeepsItsWeights) {
+  const std::vector<std::string> seeds = {"pre.pbtxt", "--seeds", "2", "--set",
+                                          "train.checkpoint_interval=10"};
+  ASSERT_EQ(Compare(seeds).exit_code, 0);
+  const std::string first = "study/runs/pre-seed1", second = "study/runs/pre-seed2";
+  EXPECT_TRUE(Exists(first + "/checkpoints/step-000030/model.safetensors"));
+  EXPECT_FALSE(Exists(first + "/checkpoints/step-000030/optimizer.safetensors"));
+  EXPECT_FALSE(Exists(first + "/checkpoints/step-000020"));
+  EXPECT_EQ(RunPlumb({"sample", first, "--num", "1"}).exit_code, 0);
+  for (const char* name : {"/checkpoints", "/latest", "/last_good"}) {
+    EXPECT_FALSE(Exists(second + name)) << name;
+  }
+  EXPECT_THAT(RunPlumb({"sample", second}).err, HasSubstr("--keep-checkpoints"));
+  const std::vector<std::string> resume = {"train", "--resume",           "--data", "names.txt",
+                                           "--set", "train.max_steps=40", "--out"};
+  const auto resumed = [&](const std::string& run) {
+    std::vector<std::string> arguments = resume;
+    arguments.push_back(run);
+    return RunPlumb(arguments);
+  };
+  EXPECT_THAT(resumed(first).err, AllOf(HasSubstr("--keep-checkpoints"), HasSubstr("--init")));
+
+  std::vector<std::string> keep = seeds;
+  keep.push_back("--keep-checkpoints");
+  ASSERT_EQ(Compare(keep, "kept").exit_code, 0);
+  EXPECT_TRUE(Exists("kept/runs/pre-seed2/checkpoints/step-000020/optimizer.safetensors"));
+  EXPECT_EQ(resumed("kept/runs/pre-seed2").exit_code, 0);
+  EXPECT_EQ(Read("kept/report.json"), Read("study/report.json"));
+}
+
 TEST_F(CompareStudyTest, StudyRunEqualsATrainRun) {
   ASSERT_EQ(Compare({"pre.pbtxt", "--seed", "7"}).exit_code, 0);
   ASSERT_EQ(RunPlumb(TrainArguments("alone", 30, {"--seed", "7"})).exit_code, 0);

@@ -88,7 +88,7 @@ class Study:
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,
             out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
             choosing_seeds: int = 0, set: Settings = None, match: str = "steps", init: Optional[Path] = None,
-            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (),
+            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), keep_checkpoints: bool = False,
             store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
             progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
@@ -100,7 +100,8 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
     N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
     the others are trained. `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
-    "tokens", "flops" or "parameters". `norms`: norms in Python that models name. `threads`: number that runs
+    "tokens", "flops" or "parameters". `keep_checkpoints`: keeps those of every run, with optimizer state, instead of the
+    last weights of the first seed. `norms`: norms in Python that models name. `threads`: number that runs
     divide, 0: all processors.
 
     Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
@@ -114,7 +115,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
             file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, set, match, init, samples,
-                                   probe_every, probe_points))
+                                   probe_every, probe_points, keep_checkpoints))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -139,7 +140,8 @@ def _named(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> lis
 
 def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],
                 seeds: Union[int, Sequence[int]], choosing_seeds: int, set: Settings, match: str,
-                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str]) -> str:
+                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str],
+                keep_checkpoints: bool) -> str:
     """Returns the study as a plumb.v1.Study in text format."""
     lines = [f"model: {quoted(path)}" for path in paths]
     for field, path in (("data", data), ("train", recipe), ("init", init)):
@@ -154,6 +156,8 @@ def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: 
         lines.append(f"choosing_seeds: {choosing_seeds}")
     if match != "steps":
         lines.append(f"match: {match.upper()}")
+    if keep_checkpoints:
+        lines.append("keep_checkpoints: true")
     lines += [f"samples: {samples}", f"probe_every: {probe_every}"]
     lines += [f"probe_point: {quoted(point)}" for point in probe_points]
     return "\n".join(lines) + "\n"

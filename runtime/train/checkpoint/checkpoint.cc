@@ -164,7 +164,10 @@ absl::StatusOr<SafetensorsFile> OpenChecked(const Checkpoint& checkpoint, const 
   const std::string path = JoinPath(checkpoint.directory, name);
   const auto it = checkpoint.files.find(name);
   if (it == checkpoint.files.end()) {
-    return absl::NotFoundError(absl::StrCat(checkpoint.directory, ": was written without ", name));
+    return absl::NotFoundError(
+        absl::StrCat(checkpoint.directory, ": was written without ", name,
+                     ", as the last checkpoint of a study's run is, unless plumb compare has "
+                     "--keep-checkpoints"));
   }
   const Checkpoint::File& expected = it->second;
   if (!FileExists(path)) {
@@ -313,7 +316,10 @@ absl::StatusOr<std::string> FindLatestCheckpoint(const std::string& run_dir) {
   if (!FileExists(latest)) {
     if (steps.empty()) {
       return absl::NotFoundError(
-          absl::StrCat(run_dir, ": has no checkpoint; is it the directory of a training run?"));
+          absl::StrCat(run_dir,
+                       ": has no checkpoint; a run that trains has none yet, and of a study "
+                       "only the runs of one seed keep their weights, unless plumb compare "
+                       "has --keep-checkpoints"));
     }
     return JoinPath(checkpoints, StepName(steps.back()));
   }
@@ -378,6 +384,13 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
 
   return Annotate(CleanUp(checkpoints, contents.step, contents.last_good, keep),
                   absl::StrCat(directory, " is written, but not everything old is deleted: "));
+}
+
+absl::Status RemoveCheckpoints(const std::string& run_dir) {
+  for (const char* name : {kCheckpointsDirectory, kLatestFile, kLastGoodFile}) {
+    PLUMB_RETURN_IF_ERROR(RemoveTree(JoinPath(run_dir, name)));
+  }
+  return absl::OkStatus();
 }
 
 std::string CheckpointPath(const std::string& run_dir, int64_t step) {

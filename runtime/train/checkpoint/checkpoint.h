@@ -52,6 +52,10 @@ struct CheckpointContents {
 absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContents& contents,
                              int keep);
 
+// Removes all checkpoints of a run. If the process is killed meanwhile, the run is resumed from its
+// beginning, or FindLatestCheckpoint or ReadCheckpoint fails with DataLoss.
+absl::Status RemoveCheckpoints(const std::string& run_dir);
+
 // Returns RUN/checkpoints/step-<step>.
 std::string CheckpointPath(const std::string& run_dir, int64_t step);
 
