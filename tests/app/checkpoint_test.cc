@@ -142,8 +142,7 @@ TEST_F(CheckpointTest, SurvivesAKillBeforeLatestMoves) {
 TEST_F(CheckpointTest, MissingCheckpointIsNotFound) {
   const absl::Status status = FindLatestCheckpoint(run_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(status.message(),
-            absl::StrCat(run_, ": has no checkpoint; is it the directory of a training run?"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(run_, ": has no checkpoint")));
   ASSERT_TRUE(MakeDirectories(GetPath(".tmp-step-000200")).ok());
   EXPECT_EQ(FindLatestCheckpoint(run_).status().code(), absl::StatusCode::kNotFound);
 }
