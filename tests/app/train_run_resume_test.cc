@@ -253,11 +253,11 @@ TEST_F(TrainRunTest, DamagedMetricsAreAWarning) {
               ::testing::Contains(AllOf(HasSubstr("metrics.csv:1"), HasSubstr(".damaged"))));
   EXPECT_EQ(Content(RunFile("metrics.csv")), whole);
   EXPECT_EQ(Content(RunFile("metrics.csv.damaged")), "{damage\n" + whole);
-  fs::rename(RunFile("metrics.csv"), RunFile("metrics.jsonl"));
-  ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument, {"by an earlier plumb"});
-  fs::remove(RunFile("metrics.jsonl"));
+  fs::remove(RunFile("metrics.csv"));
   EXPECT_TRUE(resumed());
   EXPECT_THAT(test_.runtime()->TakeWarnings(), ::testing::Contains(HasSubstr("is missing")));
+  fs::rename(RunFile("metrics.csv"), RunFile("metrics.jsonl"));
+  ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument, {"by an earlier plumb"});
 }
 
 TEST_F(TrainRunTest, FinishedRunHasNoStepsLeft) {
