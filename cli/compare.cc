@@ -26,6 +26,7 @@ struct Words {
   std::string text;
   std::vector<std::string> list;
   int64_t number = 0;
+  double real = 0;
   bool flag = false;
 };
 
@@ -134,11 +135,17 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
           "Values of a field that is neither of the recipe nor a size make models of their own. "
           "Values with commas need a study, see plumb help study"),
       "grid");
-  changes(app->add_option(
-                 "--baseline", words->text,
-                 "Model, by its file or name, to which differences are shown. Default: the first")
-              ->type_name("MODEL"),
-          "baseline");
+  changes(
+      app->add_option(
+             "--baseline", words->text,
+             "Model, by its file or name, with which the others are compared. Default: the first")
+          ->type_name("MODEL"),
+      "baseline");
+  changes(AddDouble(app, "--margin", &words->real, 0, 1e6,
+                    "Also look for models that are equal to the baseline within NATS. "
+                    "Default: no margin")
+              ->type_name("NATS"),
+          "margin");
   changes(
       app->add_option(
              "--match", words->text,

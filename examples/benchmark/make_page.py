@@ -18,10 +18,10 @@ ABOUT = """\
 After this page you know how the placements that ship with plumb compare on small tasks, which published tables they confirm, and
 what that does not show. `examples/benchmark/run.sh` trains every run and writes this page.
 
-How to read a table: it is sorted by the mean of the validation loss. *Rank* says which ranks the data permit: 3–7 means that two
-placements are significantly better and that all but the first seven are significantly worse. A difference is significant if Student's paired t-test
-has p < 0.05 after Holm's correction for all pairs of the table. *− pre* is the difference to pre-norm, paired by seed, with its 95 %
-interval (not corrected). *Collapsed* runs have learned how often each token occurs and no more; *diverged* ones ended in a number
+How to read a table: it is sorted by the share of diverged runs and then by the mean of the validation loss. *Rank* is the place in this
+order in 95 % of the bootstrap's samples of seeds. A difference to pre-norm is significant if its p-value is below 0.05 after Holm's
+correction for all placements of the table ([tests](../../docs/report.md#what-is-claimed)). *− pre* is that difference, paired by seed, with its
+95 % interval (not corrected). *Collapsed* runs have learned how often each token occurs and no more; *diverged* ones ended in a number
 that was not finite and are not part of means. A rate with * is the smallest or largest one that was tried: beyond it the loss may be lower.
 
 Each placement is trained with every rate of the grid and some seeds; the rate with the lowest validation loss is its best one. With that
@@ -136,33 +136,32 @@ class Ranking(Study):
         return sum(run["collapsed"] == "1" for run in own), sum(run["status"] == "diverged" for run in own)
 
     def ranks(self):
-        """Returns the models in the order of means, each with the first and the last rank that it may have."""
+        """Returns the models, the best first, each with its first and last place; None without two finished runs."""
+        def key(m):
+            figures = self.best["models"][m]
+            share = figures["diverged"] / (figures["diverged"] + figures["runs"])
+            return figures["runs"] < 2, share, figures["mean"]
+
         ranked = [m for m, figures in enumerate(self.best["models"]) if figures["mean"] is not None]
-        ranked.sort(key=lambda m: self.best["models"][m]["mean"])
-        better = dict.fromkeys(ranked, 0)
-        worse = dict.fromkeys(ranked, 0)
-        for pair in self.best["paired"]:
-            if pair["p_holm"] is None or pair["p_holm"] >= 0.05:
-                continue
-            low, high = sorted((pair["model"], pair["against"]), key=lambda m: self.best["models"][m]["mean"])
-            better[high] += 1
-            worse[low] += 1
-        return [(m, 1 + better[m], len(ranked) - worse[m]) for m in ranked]
+        return [(m, self.best["models"][m]["place"]) for m in sorted(ranked, key=key)]
 
     def table(self):
         lines = ["| rank | placement | best rate | validation loss | − pre | collapsed | diverged |",
                  "|---:|---|---:|---:|---:|---:|---:|"]
         baseline = 0
-        for model, first, last in self.ranks():
+        for model, place in self.ranks():
             figures = self.best["models"][model]
+            rank = "–".join(map(str, place)) if place else "–"
             sd = "" if figures["sd"] is None else f" ± {figures['sd']:.3f}"
             pair = self.pairs.get(frozenset((baseline, model)))
             difference = ""
-            if pair is not None and pair["low"] is not None:
-                sign = 1 if pair["against"] == baseline else -1
-                difference = interval(sign * pair["mean"], *sorted((sign * pair["low"], sign * pair["high"])))
+            if pair is not None and pair["test"] == "signs":
+                word = "lower" if pair["lower"] > pair["higher"] else "higher"
+                difference = f"{word} with {max(pair['lower'], pair['higher'])} of {pair['runs']} seeds"
+            elif pair is not None and pair["low"] is not None:
+                difference = interval(pair["mean"], pair["low"], pair["high"])
             collapsed, diverged = self.outcomes(model)
-            lines.append(f"| {first}–{last} | `{self.names[model]}` | {self.rate(model)} | {figures['mean']:.3f}{sd} | "
+            lines.append(f"| {rank} | `{self.names[model]}` | {self.rate(model)} | {figures['mean']:.3f}{sd} | "
                          f"{difference} | {collapsed or ''} | {diverged or ''} |")
         without = [self.names[m] for m, figures in enumerate(self.best["models"]) if figures["mean"] is None]
         if without:
@@ -176,16 +175,16 @@ class Ranking(Study):
             pair = self.pairs.get(frozenset((0, model)))
             if pair is None or pair["p_holm"] is None or pair["p_holm"] >= 0.05:
                 continue
-            is_worse = self.best["models"][model]["mean"] > self.best["models"][0]["mean"]
+            is_worse = pair["higher"] > pair["lower"] if pair["mean"] is None else pair["mean"] > 0
             found[is_worse].add(name)
         return found
 
     def sentence(self):
         ranks = self.ranks()
-        best = [self.names[model] for model, first, _ in ranks if first == 1]
-        _, first, last = next(entry for entry in ranks if entry[0] == 0)
-        return (f"{len(best)} of {len(self.names)} placements may be the best. `{self.names[ranks[0][0]]}` has the lowest "
-                f"mean. Pre-norm has a rank from {first} to {last}.")
+        best = [self.names[model] for model, place in ranks if place and place[0] == 1]
+        pre = dict(ranks).get(0)
+        return (f"{len(best)} of {len(self.names)} placements may be the best. `{self.names[ranks[0][0]]}` is the first. " +
+                (f"Pre-norm has a rank from {pre[0]} to {pre[1]}." if pre else "Pre-norm has no rank."))
 
 
 def listed(names):

@@ -2,6 +2,7 @@
 #include "runtime/report/conclusion.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -27,9 +28,11 @@ std::string LossText(const MeanAndSd& loss) {
 
 // Returns the conclusion about the only model of a study.
 std::string ConclusionOfOne(const StudyPlan& plan, const StudyResults& results) {
-  const Comparison* const decisive = results.Decisive();
+  const ModelOutcome& model = results.Decisive()->models[0];
+  const std::string failures = FailureText(model);
   const std::string loss =
-      absl::StrCat(" is ", LossText(decisive->models[0]), " (", kMetricNames[results.judged], ")");
+      absl::StrCat(" is ", LossText(model.loss), " (", kMetricNames[results.judged],
+                   failures.empty() ? "" : ", ", failures, ")");
   if (!results.best) return absl::StrCat("The loss at the end", loss, ".");
   return absl::StrCat("The best setting is ", CellName(plan.cells[results.best->cells[0]]),
                       ", whose loss over the other seeds", loss, ".");
@@ -62,7 +65,7 @@ std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& resul
     return "Every run diverged: there is no end to compare.";
   }
   const Comparison* const decisive = results.Decisive();
-  if (decisive != nullptr && plan.models.size() == 1 && decisive->models[0].n > 0) {
+  if (decisive != nullptr && plan.models.size() == 1 && decisive->models[0].loss.n > 0) {
     return ConclusionOfOne(plan, results);
   }
   if (decisive == nullptr) {
@@ -71,14 +74,12 @@ std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& resul
            "another; the table has every cell.";
   }
   std::string text;
-  if (results.best) absl::StrAppend(&text, "Each at its best setting: ");
+  if (results.best) absl::StrAppend(&text, "Each model is at its best setting. ");
   absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan)));
-  if (const std::string power = PowerText(*decisive, ModelNames(plan)); !power.empty()) {
-    absl::StrAppend(&text, " ", power);
-  }
   const bool has_two_seeds =
-      std::any_of(decisive->pairs.begin(), decisive->pairs.end(),
-                  [](const PairedDifference& pair) { return pair.interval.n == 2; });
+      std::any_of(decisive->pairs.begin(), decisive->pairs.end(), [](const PairedDifference& pair) {
+        return pair.interval.n == 2 && !std::isnan(pair.interval.low);
+      });
   if (has_two_seeds) {
     absl::StrAppend(&text,
                     " Intervals from two seeds are 12.7 standard errors wide on each side, "

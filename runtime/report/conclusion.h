@@ -24,8 +24,8 @@ struct GroupPair {
 // others.
 std::vector<GroupPair> ReportedPairs(const StudyPlan& plan, const StudyResults& results);
 
-// Returns the conclusion of a study: which models are better than which, and what its number of
-// seeds could show.
+// Returns the conclusion of a study: which models are better, equal or worse than the first, and
+// how many seeds would decide about the others.
 std::string Conclusion(const StudyPlan& plan, const StudyResults& results);
 // Returns the same with kNameMark around the names of models.
 std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& results);

@@ -153,6 +153,16 @@ Json IntervalJson(const Interval& interval) {
           {"runs", interval.n}};
 }
 
+// Returns the judged result of a model: its mean, how many runs diverged, and its places.
+Json OutcomeJson(const StudyResults& results, size_t model, const ModelOutcome& outcome) {
+  Json json = IntervalJson(ConfidenceInterval95(outcome.loss));
+  json["diverged"] = outcome.diverged;
+  const std::optional<Places> places =
+      results.places.empty() ? std::nullopt : results.places[model];
+  json["place"] = places ? Json::array({places->low, places->high}) : Json();
+  return json;
+}
+
 // Returns the runs of a group that exist.
 std::vector<const RunRecord*> GetRecords(const StudyPlan& plan, const StudyResults& results,
                                          size_t group) {
@@ -247,7 +257,11 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
   const int64_t points = CurvePoints(static_cast<size_t>(present));
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const PlanGroup& group = plan.groups[i];
-    const MeanAndSd& result = results.groups[i].metric[results.judged];
+    const GroupFigures& figures = results.groups[i];
+    Json result = OutcomeJson(
+        results, group.model,
+        {figures.metric[results.judged], static_cast<int64_t>(figures.diverged.size())});
+    if (results.best) result["place"] = nullptr;  // places are those of the best settings
     const std::vector<const RunRecord*> records = GetRecords(plan, results, i);
     Json settings = Json::object();
     for (const auto& [field, value] : group.settings) settings[field] = value;
@@ -255,7 +269,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
                  {"model", group.model},
                  {"cell", group.cell},
                  {"settings", settings},
-                 {"result", IntervalJson(ConfidenceInterval95(result))},
+                 {"result", std::move(result)},
                  {"max_steps", group.training.max_steps},
                  {"tokens_per_step", Rounded(PerStep(records, &RunRecord::tokens), 9)},
                  {"flops_per_token", group.flops_per_token},
@@ -316,9 +330,13 @@ Json TableData(const Table& table) {
 
 Json DifferenceJson(const PairedDifference& difference) {
   Json json = IntervalJson(difference.interval);
+  json["lower"] = difference.lower;
+  json["higher"] = difference.higher;
+  json["test"] = PairTestName(difference.test);
   json["p_student"] = NumberOrNull(difference.p_student);
   json["p_sign_flip"] = NumberOrNull(difference.p_sign_flip);
   json["p_holm"] = NumberOrNull(difference.p_holm);
+  json["p_equal"] = NumberOrNull(difference.p_equal);
   return json;
 }
 
@@ -340,10 +358,10 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
   const BestSettings& best = *results.best;
   Json models = Json::array(), paired = Json::array();
   for (size_t model = 0; model < plan.models.size(); ++model) {
-    const MeanAndSd& loss = best.comparison.models[model];
+    const ModelOutcome& outcome = best.comparison.models[model];
     Json json = {{"cell", best.cells[model]}};
-    json.update(IntervalJson(ConfidenceInterval95(loss)));
-    json["sd"] = NumberOrNull(loss.sd);
+    json.update(OutcomeJson(results, model, outcome));
+    json["sd"] = NumberOrNull(outcome.loss.sd);
     json["mean_rank"] = NumberOrNull(results.mean_ranks[model]);
     models.push_back(std::move(json));
   }

@@ -50,6 +50,7 @@ Cell MeanCell(const MeanAndSd& summary, int digits) {
 Cell DivergedCell(const StudyPlan& plan, const StudyResults& results, const GroupFigures& group) {
   Cell cell = CountCell(static_cast<int64_t>(group.diverged.size()));
   if (group.diverged.empty()) return cell;
+  absl::StrAppend(&cell.text, " of ", group.runs);
   std::vector<std::string> runs;
   constexpr size_t kNamed = 3;
   for (size_t i = 0; i < std::min(kNamed, group.diverged.size()); ++i) {
@@ -68,14 +69,48 @@ std::string PText(double p) {
   return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
 }
 
-std::vector<Cell> DifferenceCells(const PairedDifference& difference) {
+// Returns the name of a model, with how many of its runs failed.
+std::string ResultName(const StudyPlan& plan, const Comparison& comparison, size_t model) {
+  const std::string failures = FailureText(comparison.models[model]);
+  return absl::StrCat(plan.models[model].name, failures.empty() ? "" : " (", failures,
+                      failures.empty() ? "" : ")");
+}
+
+std::string PairName(const StudyPlan& plan, const Comparison& comparison,
+                     const PairedDifference& pair) {
+  return absl::StrCat(ResultName(plan, comparison, pair.b), " − ",
+                      ResultName(plan, comparison, pair.a));
+}
+
+Cell PlaceCell(const std::optional<Places>& places) {
+  return TextCell(!places ? "–" : absl::StrCat(places->low, "–", places->high));
+}
+
+// Returns the columns of differences after their names.
+std::vector<std::string> DifferenceColumns(const StudyPlan& plan) {
+  std::vector<std::string> columns = {"mean", "95 % interval", "seeds", "test", "p (Holm)"};
+  if (plan.study.margin() > 0) {
+    columns.push_back(absl::StrCat("p (equal within ", plan.study.margin(), ")"));
+  }
+  return columns;
+}
+
+std::vector<Cell> DifferenceCells(const StudyPlan& plan, const PairedDifference& difference) {
   const Interval& interval = difference.interval;
   Cell mean = TextCell("–"), range = TextCell("–");
-  if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
+  if (!std::isnan(interval.mean)) {
+    if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
+  } else if (difference.lower + difference.higher > 0) {
+    mean.text = difference.is_lower() ? absl::StrCat("lower with ", difference.lower)
+                                      : absl::StrCat("higher with ", difference.higher);
+  }
   if (!std::isnan(interval.low))
     range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
-  return {mean, range, CountCell(interval.n), TextCell(PText(difference.p_holm)),
-          TextCell(PText(difference.p_sign_flip))};
+  std::vector<Cell> cells = {mean, range, CountCell(interval.n),
+                             TextCell(PairTestName(difference.test)),
+                             TextCell(PText(difference.p_holm))};
+  if (plan.study.margin() > 0) cells.push_back(TextCell(PText(difference.p_equal)));
+  return cells;
 }
 
 // Letters of Latin-1 and Latin Extended-A that pdflatex lacks without the package fontenc.
@@ -144,6 +179,11 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
   const bool has_validation = !results.comparisons[kValidation].empty();
   table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
   if (!has_validation) table.columns.pop_back();  // the last metric
+  const bool has_places =
+      !results.best && plan.models.size() > 1 &&
+      std::any_of(results.places.begin(), results.places.end(),
+                  [](const std::optional<Places>& places) { return places.has_value(); });
+  if (has_places) table.columns.push_back("place");
   if (with_times) table.columns.insert(table.columns.end(), {"seconds", "tokens/s"});
   const auto any = [&results](int64_t GroupFigures::*count) {
     return std::any_of(results.groups.begin(), results.groups.end(),
@@ -165,6 +205,7 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
     for (int m = 0; m < kMetrics; ++m) {
       if (m != kValidation || has_validation) row.push_back(MeanCell(group.metric[m], 3));
     }
+    if (has_places) row.push_back(PlaceCell(results.places[planned.model]));
     if (with_times) {
       row.push_back(MeanCell(group.seconds, group.seconds.mean < 10 ? 2 : 0));
       row.push_back(MeanCell(group.tokens_per_second, 0));
@@ -180,17 +221,17 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
 
 Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"difference", "metric",   "mean",     "95 % interval",
-                   "seeds",      "p (Holm)", "p (signs)"};
+  table.columns = {"difference", "metric"};
+  for (std::string& column : DifferenceColumns(plan)) table.columns.push_back(std::move(column));
   for (const GroupPair& pair : ReportedPairs(plan, results)) {
     if (plan.models.size() > kMaxModelsOfPairs && pair.difference->a != 0) continue;
-    std::string name = absl::StrCat(plan.models[pair.difference->b].name, " − ",
-                                    plan.models[pair.difference->a].name);
+    std::string name =
+        PairName(plan, results.comparisons[pair.metric][pair.cell], *pair.difference);
     if (!plan.cells[pair.cell].empty()) {
       absl::StrAppend(&name, ", ", CellName(plan.cells[pair.cell]));
     }
     std::vector<Cell> row = {TextCell(std::move(name)), TextCell(kMetricNames[pair.metric])};
-    for (Cell& cell : DifferenceCells(*pair.difference)) row.push_back(std::move(cell));
+    for (Cell& cell : DifferenceCells(plan, *pair.difference)) row.push_back(std::move(cell));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -198,27 +239,30 @@ Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
 
 Table BestTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"model", "best setting", kMetricNames[results.judged], "seeds", "mean rank"};
+  table.columns = {"model", "best setting", kMetricNames[results.judged],
+                   "seeds", "place",        "mean rank"};
   const BestSettings& best = *results.best;
-  for (size_t model : RankModels(best.comparison).ranked) {
-    const MeanAndSd& loss = best.comparison.models[model];
-    table.rows.push_back({TextCell(plan.models[model].name),
-                          TextCell(CellName(plan.cells[best.cells[model]])), MeanCell(loss, 3),
-                          CountCell(loss.n),
-                          TextCell(absl::StrFormat("%.1f", results.mean_ranks[model]))});
+  for (size_t model : best.comparison.Ranked()) {
+    const double mean_rank = results.mean_ranks[model];
+    table.rows.push_back(
+        {TextCell(ResultName(plan, best.comparison, model)),
+         TextCell(CellName(plan.cells[best.cells[model]])),
+         MeanCell(best.comparison.models[model].loss, 3),
+         CountCell(best.comparison.models[model].runs()), PlaceCell(results.places[model]),
+         TextCell(std::isnan(mean_rank) ? "–" : absl::StrFormat("%.1f", mean_rank))});
   }
   return table;
 }
 
 Table BestPairedTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {
-      "difference at best settings", "mean", "95 % interval", "seeds", "p (Holm)", "p (signs)"};
-  for (const PairedDifference& pair : results.best->comparison.pairs) {
+  table.columns = {"difference at best settings"};
+  for (std::string& column : DifferenceColumns(plan)) table.columns.push_back(std::move(column));
+  const Comparison& comparison = results.best->comparison;
+  for (const PairedDifference& pair : comparison.pairs) {
     if (plan.models.size() > kMaxModelsOfPairs && pair.a != 0) continue;
-    std::vector<Cell> row = {
-        TextCell(absl::StrCat(plan.models[pair.b].name, " − ", plan.models[pair.a].name))};
-    for (Cell& cell : DifferenceCells(pair)) row.push_back(std::move(cell));
+    std::vector<Cell> row = {TextCell(PairName(plan, comparison, pair))};
+    for (Cell& cell : DifferenceCells(plan, pair)) row.push_back(std::move(cell));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -287,6 +331,11 @@ std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
                     "Survived: steps that were not finite and did not end the run "
                     "(train.on_divergence).\n");
   }
+  if (has("place")) {
+    absl::StrAppend(&text,
+                    "Place: in the order by diverged runs and then mean loss, in 95 % of the "
+                    "bootstrap's samples of seeds.\n");
+  }
   absl::StrAppend(&text, "\n", MarkdownText(Conclusion(plan, results)), "\n");
   if (results.best) {
     const size_t chosen_with = results.best->chosen_with;
@@ -294,15 +343,17 @@ std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
                     ToMarkdown(BestPairedTable(plan, results)),
                     "\nSettings were chosen by the first ",
                     Count(static_cast<int64_t>(chosen_with), "seed"),
-                    ", and these losses are of the other seeds. Mean rank: over all settings.\n");
+                    ", and these losses are of the other seeds. Mean rank: over all settings and "
+                    "seeds.\n");
   }
   if (const Table paired = PairedTable(plan, results); !paired.rows.empty()) {
     absl::StrAppend(
         &text, "\n", ToMarkdown(paired),
-        "\nDifferences are paired by seed, over the seeds with which neither diverged; "
-        "intervals are Student's t.\np (Holm): of Student's paired t-test, adjusted "
-        "for all pairs in all cells. p (signs): of the sign-flip\npermutation test, not "
-        "adjusted; it does not assume normal losses, and needs six seeds to reach 0.05.\n");
+        "\nDifferences are paired by seed; below 0 the first model has the lower loss. Test: t, "
+        "Student's paired\nt-test; sign flips, the permutation test, if a run collapsed; signs, "
+        "the exact sign test, if a run diverged,\nwhich is worse than any loss. p (Holm): adjusted "
+        "for all differences from the first model in all cells,\nand those between the others "
+        "for all pairs. Intervals are Student's t.\n");
   }
   return text;
 }

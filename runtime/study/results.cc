@@ -71,20 +71,35 @@ size_t GroupIndex(const StudyPlan& plan, size_t model, size_t cell) {
   return model * plan.cells.size() + cell;
 }
 
-// Compares the models, each in its own cell, by the seeds from `first` on.
-Comparison CompareInCells(const StudyPlan& plan, const StudyResults& results,
-                          const std::vector<size_t>& cells, Metric metric, size_t first) {
-  std::vector<std::vector<std::optional<RunValue>>> values(plan.models.size());
+// Returns the results of the models, each in its own cell, with the seeds from `first` on.
+RunValues ValuesInCells(const StudyPlan& plan, const StudyResults& results,
+                        const std::vector<size_t>& cells, Metric metric, size_t first) {
+  RunValues values(plan.models.size());
   for (size_t model = 0; model < plan.models.size(); ++model) {
     for (size_t k = first; k < plan.seeds.size(); ++k) {
-      const RunFigures& run =
-          results.runs[RunIndex(plan, GroupIndex(plan, model, cells[model]), k)];
-      const std::optional<double>& value = run.metric[metric];
-      values[model].push_back(value ? std::optional(RunValue{*value, run.collapsed})
-                                    : std::nullopt);
+      const size_t i = RunIndex(plan, GroupIndex(plan, model, cells[model]), k);
+      const RunRecord& record = results.records[i];
+      std::optional<RunValue> value;
+      if (record.is_present && record.result.status == RunStatus::kDiverged) {
+        value = RunValue{std::numeric_limits<double>::infinity()};
+      } else if (results.runs[i].metric[metric]) {
+        value = RunValue{*results.runs[i].metric[metric], results.runs[i].collapsed};
+      }
+      values[model].push_back(value);
     }
   }
-  return CompareModels(values);
+  return values;
+}
+
+// Returns the results of the models in each cell, with all seeds.
+std::vector<RunValues> ValuesByCell(const StudyPlan& plan, const StudyResults& results,
+                                    Metric metric) {
+  std::vector<RunValues> values;
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    values.push_back(ValuesInCells(plan, results, std::vector<size_t>(plan.models.size(), cell),
+                                   metric, /*first=*/0));
+  }
+  return values;
 }
 
 // Compares the models in each cell.
@@ -95,24 +110,11 @@ std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& 
                   [metric](const GroupFigures& group) { return group.metric[metric].n > 0; });
   std::vector<Comparison> comparisons;
   if (!is_measured) return comparisons;
-  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
-    comparisons.push_back(CompareInCells(
-        plan, results, std::vector<size_t>(plan.models.size(), cell), metric, /*first=*/0));
+  for (const RunValues& values : ValuesByCell(plan, results, metric)) {
+    comparisons.push_back(CompareModels(values, plan.study.margin()));
   }
   AdjustTogether(&comparisons);
   return comparisons;
-}
-
-std::vector<double> MeanRanks(const std::vector<Comparison>& cells, size_t models) {
-  std::vector<std::vector<double>> ranks(models);
-  for (const Comparison& cell : cells) {
-    const std::vector<size_t> ranked = RankModels(cell).ranked;
-    for (size_t i = 0; i < ranked.size(); ++i)
-      ranks[ranked[i]].push_back(static_cast<double>(i + 1));
-  }
-  std::vector<double> means;
-  for (const std::vector<double>& own : ranks) means.push_back(Summarize(own).mean);
-  return means;
 }
 
 // Returns the best cell of a model over the first `chosen_with` seeds.
@@ -137,17 +139,18 @@ size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model
   return best;
 }
 
-std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
-                                                const StudyResults& results) {
-  if (plan.cells.size() < 2 || plan.seeds.size() < 2) return std::nullopt;
-  BestSettings best;
+// Chooses the best cell of each model, and compares the models in them.
+void CompareBestSettings(const StudyPlan& plan, StudyResults* results) {
+  BestSettings& best = results->best.emplace();
   best.chosen_with =
       plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
   for (size_t model = 0; model < plan.models.size(); ++model) {
-    best.cells.push_back(BestCell(plan, results, model, best.chosen_with));
+    best.cells.push_back(BestCell(plan, *results, model, best.chosen_with));
   }
-  best.comparison = CompareInCells(plan, results, best.cells, results.judged, best.chosen_with);
-  return best;
+  const RunValues values =
+      ValuesInCells(plan, *results, best.cells, results->judged, best.chosen_with);
+  best.comparison = CompareModels(values, plan.study.margin());
+  results->places = BootstrapPlaces(values);
 }
 
 }  // namespace
@@ -173,8 +176,13 @@ StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records
       std::all_of(plan.groups.begin(), plan.groups.end(),
                   [](const PlanGroup& group) { return group.training.has_validation; });
   if (has_validation && !results.comparisons[kValidation].empty()) results.judged = kValidation;
-  results.mean_ranks = MeanRanks(results.comparisons[results.judged], plan.models.size());
-  results.best = CompareBestSettings(plan, results);
+  const std::vector<RunValues> values = ValuesByCell(plan, results, results.judged);
+  results.mean_ranks = MeanRanks(values);
+  if (values.size() == 1) {
+    results.places = BootstrapPlaces(values.front());
+  } else if (values.size() > 1 && plan.seeds.size() > 1) {
+    CompareBestSettings(plan, &results);
+  }
   return results;
 }
 

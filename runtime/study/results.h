@@ -55,11 +55,12 @@ struct StudyResults {
   std::vector<GroupFigures> groups;
   Metric judged = kLast100;  // kValidation if every group has a validation split
   // comparisons[metric][cell]; empty for kMin and for metrics that no run has. The p-values of all
-  // cells are one family.
+  // cells are adjusted together.
   std::vector<Comparison> comparisons[kMetrics];
-  // Mean over the cells of each model's rank, 1 for the lowest mean of the judged metric; NaN for a
-  // model without a value.
+  // Mean over cells and seeds of each model's rank by the judged metric (MeanRanks).
   std::vector<double> mean_ranks;
+  // Places of the models in the decisive comparison (BootstrapPlaces); empty without one.
+  std::vector<std::optional<Places>> places;
   std::optional<BestSettings> best;  // if there are several cells and at least two seeds
 
   // Returns the different kinds of matrix products of the runs (RunRecord::products), sorted.

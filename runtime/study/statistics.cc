@@ -45,9 +45,10 @@ double RegularizedBeta(double a, double b, double x) {
   return 1 - front * BetaFraction(b, a, 1 - x) / b;
 }
 
-// Returns P(T > t) for t >= 0.
+// Returns P(T > t).
 double StudentUpperTail(double t, double df) {
-  return 0.5 * RegularizedBeta(df / 2, 0.5, df / (df + t * t));
+  const double tail = 0.5 * RegularizedBeta(df / 2, 0.5, df / (df + t * t));
+  return t < 0 ? 1 - tail : tail;
 }
 
 // Returns P(Z <= z) of the standard normal distribution.
@@ -151,6 +152,21 @@ double SignFlipPValue(const std::vector<double>& differences) {
   return static_cast<double>(as_far + 1) / static_cast<double>(kRandomFlips + 1);
 }
 
+double SignPValue(int64_t lower, int64_t higher) {
+  // At least k of n coins agree with probability I_1/2(k, n - k + 1).
+  const auto larger = static_cast<double>(std::max(lower, higher));
+  const auto smaller = static_cast<double>(std::min(lower, higher));
+  return larger == smaller ? 1 : std::min(1.0, 2 * RegularizedBeta(larger, smaller + 1, 0.5));
+}
+
+double EquivalencePValue(const std::vector<double>& differences, double margin) {
+  const MeanAndSd summary = Summarize(differences);
+  if (!HasSpread(summary)) return kNaN;
+  const double error = summary.sd / std::sqrt(static_cast<double>(summary.n));
+  return StudentUpperTail((margin - std::abs(summary.mean)) / error,
+                          static_cast<double>(summary.n - 1));
+}
+
 std::vector<double> HolmAdjusted(const std::vector<double>& p) {
   std::vector<size_t> order;
   for (size_t i = 0; i < p.size(); ++i) {
@@ -190,16 +206,6 @@ double StudentPower(double effect, int64_t n, double level) {
   // more precisely P(|Z + shift| > 0).
   if (n == 2) sum += std::exp(log_constant);
   return std::min(1.0, sum * step / 3);
-}
-
-double DetectableEffect(int64_t n, double level) {
-  double low = 0, high = 1;
-  while (StudentPower(high, n, level) < kPlannedPower) high *= 2;
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (low + high) / 2;
-    (StudentPower(middle, n, level) < kPlannedPower ? low : high) = middle;
-  }
-  return high;
 }
 
 int64_t SeedsToDetect(double effect, double level) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of paired runs: Student's t, its power, a permutation test, and corrections for
-// several comparisons. Pure functions.
+// Statistics of paired runs: Student's t and its power, tests without assumptions about the losses,
+// equivalence, and corrections for several comparisons. Pure functions.
 #ifndef PLUMB_RUNTIME_STUDY_STATISTICS_H_
 #define PLUMB_RUNTIME_STUDY_STATISTICS_H_
 
@@ -42,6 +42,15 @@ double StudentPValue(const std::vector<double>& differences);
 // in every call. NaN without differences. Its min is 2 / 2^n: six differences are needed for 0.05.
 double SignFlipPValue(const std::vector<double>& differences);
 
+// Returns the two-sided p-value of the exact sign test (Arbuthnot 1710): the probability that of as
+// many fair coins at least as many agree as the larger of both numbers. 1 without any.
+double SignPValue(int64_t lower, int64_t higher);
+
+// Returns the p-value of two one-sided t-tests (Schuirmann 1987): small values say that the true
+// mean is within `margin` of 0. NaN if StudentPValue has no value or all differences are 0, for
+// which a standard deviation is no estimate either. Requires: margin > 0.
+double EquivalencePValue(const std::vector<double>& differences, double margin);
+
 // Returns p-values adjusted by Holm's method (1979), in the order of `p`: rejecting those below
 // 0.05 keeps the probability of any false claim among all of them below 0.05. NaN stays NaN and
 // does not count.
@@ -51,10 +60,6 @@ std::vector<double> HolmAdjusted(const std::vector<double>& p);
 // difference is `effect` standard deviations of the differences (noncentral t). Requires: n >= 2,
 // 0 < level < 1.
 double StudentPower(double effect, int64_t n, double level);
-
-// Returns the difference, in standard deviations of the differences, that such a test detects with
-// a probability of 0.8. Requires: n >= 2, 0 < level < 1.
-double DetectableEffect(int64_t n, double level);
 
 // Returns the number of seeds with which such a test detects `effect` with a probability of 0.8; 0
 // if they are more than 10,000, also for effect 0.

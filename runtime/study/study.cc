@@ -2,6 +2,7 @@
 #include "runtime/study/study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -94,6 +95,8 @@ absl::Status Check(const v1::Study& study, const Located& at) {
     errors.Require(study.choosing_seeds() >= 1, at.At("choosing_seeds"),
                    "choosing_seeds must be 1 or more");
   }
+  errors.Require(study.margin() >= 0 && std::isfinite(study.margin()), at.At("margin"),
+                 "margin must be zero or more");
   errors.Require(study.probe_every() >= 0, at.At("probe_every"),
                  "probe_every must be zero or more");
   CheckSettings(study, at, &errors);

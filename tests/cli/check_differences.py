@@ -43,11 +43,29 @@ def sign_flip(differences):
     )
 
 
-def analyze(differences):
-    """Returns the figures of a list of differences."""
-    n = len(differences)
+def sign_test(lower, higher):
+    n, most = lower + higher, max(lower, higher)
+    return min(1, 2 * sum(math.comb(n, k) for k in range(most, n + 1)) / 2**n)
+
+
+def analyze(pairs, collapsed):
+    """Returns the figures of a list of pairs of losses, of which one that diverged is infinite."""
+    n = len(pairs)
     if n == 0:
-        return {"runs": 0}
+        return {"runs": 0, "test": "t", "lower": 0, "higher": 0}
+    lower, higher = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
+    if any(math.isinf(loss) for pair in pairs for loss in pair):
+        p = sign_test(lower, higher)
+        return {"runs": n, "test": "signs", "lower": lower, "higher": higher, "p": p}
+    differences = [a - b for a, b in pairs]
+    figures = analyze_differences(differences)
+    figures.update(test="sign flips" if collapsed else "t", lower=lower, higher=higher)
+    figures["p"] = figures.get("p_sign_flip" if collapsed else "p_student")
+    return figures
+
+
+def analyze_differences(differences):
+    n = len(differences)
     mean = sum(differences) / n
     figures = {"runs": n, "mean": mean, "p_sign_flip": sign_flip(differences)}
     if n > 1 and mean == 0:
@@ -84,32 +102,39 @@ def main():
     def values(group, metric):
         column = metric.replace(" ", "_")
         return {
-            run["seed"]: float(run[column])
+            run["seed"]: (math.inf if run["status"] == "diverged" else float(run[column]),
+                          run["collapsed"] == "1")
             for run in runs
-            if run["group"] == groups[group] and run[column] != ""
+            if run["group"] == groups[group] and (run[column] != "" or run["status"] == "diverged")
         }
 
     def difference(group, against, metric):
         a, b = values(group, metric), values(against, metric)
-        return analyze([a[s] - b[s] for s in a if s in b])
+        both = [seed for seed in a if seed in b]
+        return analyze([(a[s][0], b[s][0]) for s in both], any(a[s][1] or b[s][1] for s in both))
 
     checked = 0
     n_cells = len(report["cells"])
     for metric in {entry["metric"] for entry in report["paired"]}:
-        # All pairs are one family, even if only those with the first model are reported.
-        family = {}
+        # Pairs with the first model are one family, and all pairs that of the others.
+        family, first = {}, []
         for cell in range(n_cells):
             own = [g for g, group in enumerate(report["groups"]) if group["cell"] == cell]
             for i, against in enumerate(own):
                 for group in own[i + 1 :]:
                     family[group, against] = difference(group, against, metric)
-        adjusted = holm([figures.get("p_student") for figures in family.values()])
-        for figures, p in zip(family.values(), adjusted):
-            figures["p_holm"] = p
+                    if i == 0:
+                        first.append(family[group, against])
+        for members in (list(family.values()), first):
+            for figures, p in zip(members, holm([figures.get("p") for figures in members])):
+                figures["p_holm"] = p
         for entry in report["paired"]:
             if entry["metric"] != metric:
                 continue
             figures = family[entry["group"], entry["against"]]
+            for key in ("test", "lower", "higher"):
+                if entry[key] != figures[key]:
+                    sys.exit(f"{entry}: {key} should be {figures[key]}")
             for key in ("runs", "mean", "low", "high", "p_student", "p_sign_flip", "p_holm"):
                 if not close(entry[key], figures.get(key)):
                     sys.exit(f"{entry}: {key} should be {figures.get(key)}")

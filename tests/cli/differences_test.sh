@@ -23,7 +23,7 @@ for entry in report["paired"]:
     assert cells == {entry["cell"]}, entry
 best = report["best"]
 assert best["chosen_with"] == 2 and len(best["paired"]) == 3, best
-assert "best setting" in text and "Each at its best setting: " in text, text
+assert "best setting" in text and "Each model is at its best setting. " in text, text
 EOF
 
 # With --choosing-seeds, the other seeds are trained at the best setting of each model alone.

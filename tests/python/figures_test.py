@@ -97,11 +97,15 @@ class DrawnTest(FiguresTest):
         self.assertEqual(names(plumb.figures.ranking(self.path))[-1][:3], "pre")
         self.assertEqual(len(names(plumb.figures.ranking(self.path))), 4)
         data = report()
-        data["best"] = {"models": [{"cell": 1, "mean": 3.0, "low": 2.0, "high": 4.0},
-                                   {"cell": 0, "mean": 2.0, "low": 1.0, "high": 4.0}]}
+        data["best"] = {"models": [{"cell": 1, "mean": 3.0, "low": 2.0, "high": 4.0, "runs": 3, "diverged": 0},
+                                   {"cell": 0, "mean": 2.0, "low": 1.0, "high": 4.0, "runs": 3, "diverged": 0}]}
         self.write(data)
         axes = plumb.figures.ranking(self.path)
         self.assertEqual(names(axes), ["pre, learning_rate=0.01", "post, learning_rate=0.001"])
+        data["best"]["models"][1].update(runs=2, diverged=1)  # worse than any mean
+        self.write(data)
+        axes = plumb.figures.ranking(self.path)
+        self.assertEqual(names(axes), ["post, learning_rate=0.001", "pre, learning_rate=0.01"])
 
     def test_a_sweep_has_a_line_for_each_model(self) -> None:
         axes = plumb.figures.sweep(self.path, "train.learning_rate")
@@ -125,7 +129,7 @@ class DrawnTest(FiguresTest):
     def test_many_groups_have_the_colors_of_the_page(self) -> None:
         data = report()
         data["groups"] = [dict(data["groups"][i % 4], name=f"g{i}", model=i % 2,
-                               result={"mean": 9.0 - i, "low": None, "high": None}) for i in range(10)]
+                               result={"mean": 9.0 - i, "low": None, "high": None, "runs": 2}) for i in range(10)]
         self.write(data)
         self.assertEqual([(line.get_label(), line.get_color()) for line in plumb.figures.curves(self.path).get_lines()],
                          [("g9", PALETTE["light"][1]), ("g8", PALETTE["light"][0])])

@@ -217,7 +217,8 @@ export function makeReport({
     const { mean, sd } = good(i).length > 0 ? meanAndSd(good(i)) : { mean: null, sd: null };
     const half = sd === null ? null : (t975(good(i).length) * sd) / Math.sqrt(good(i).length);
     const bound = (sign) => (half === null ? null : mean + sign * half);
-    group.result = { mean, low: bound(-1), high: bound(1), runs: good(i).length };
+    const diverged = group.runs.length - good(i).length;
+    group.result = { mean, low: bound(-1), high: bound(1), runs: good(i).length, diverged };
   });
   return {
     title: models.slice(0, 4).join(", ") + (models.length > 4 ? ", …" : ""),
@@ -312,9 +313,12 @@ export function makeReport({
       }),
     },
     paired: groups.slice(1).map((_, i) => {
-      const both = ends[i + 1]
-        .map((end, seed) => (end === null || ends[0][seed] === null ? null : end - ends[0][seed]))
-        .filter((value) => value !== null);
+      // A diverged run is worse than any loss.
+      const loss = (end) => end ?? Infinity;
+      const lower = ends[i + 1].filter((end, seed) => loss(end) < loss(ends[0][seed])).length;
+      const higher = ends[i + 1].filter((end, seed) => loss(end) > loss(ends[0][seed])).length;
+      const failed = [...ends[0], ...ends[i + 1]].includes(null);
+      const both = failed ? [] : ends[i + 1].map((end, seed) => end - ends[0][seed]);
       const { mean, sd } = both.length > 0 ? meanAndSd(both) : { mean: null, sd: null };
       const half = sd === null ? null : (t975(both.length) * sd) / Math.sqrt(both.length);
       return {
@@ -325,10 +329,14 @@ export function makeReport({
         mean,
         low: half === null ? null : mean - half,
         high: half === null ? null : mean + half,
-        runs: both.length,
+        runs: ends[0].length,
+        lower,
+        higher,
+        test: failed ? "signs" : "t",
         p_student: 0.0002,
         p_sign_flip: 0.002,
         p_holm: 0.0004,
+        p_equal: null,
       };
     }),
     judged: "last 100",
@@ -380,7 +388,9 @@ export function allDiverged() {
     row[columns.indexOf("diverged")] = { text: "2", value: 2 };
     row[columns.indexOf("collapsed")] = { text: "0", value: 0 };
   }
-  for (const group of report.groups) group.result = { mean: null, low: null, high: null, runs: 0 };
+  for (const group of report.groups) {
+    group.result = { mean: null, low: null, high: null, runs: 0, diverged: 2 };
+  }
   for (const run of report.runs) {
     Object.assign(run, {
       status: "diverged",
@@ -394,7 +404,16 @@ export function allDiverged() {
     });
   }
   for (const entry of report.paired)
-    Object.assign(entry, { mean: null, low: null, high: null, runs: 0, p_holm: null });
+    Object.assign(entry, {
+      mean: null,
+      low: null,
+      high: null,
+      runs: 2,
+      test: "signs",
+      lower: 0,
+      higher: 0,
+      p_holm: 1,
+    });
   report.conclusion = "Every run diverged: there is no end to compare.";
   return report;
 }

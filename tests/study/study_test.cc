@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/schema/reader.h"
 #include "tests/session/scratch_dir.h"
 
@@ -105,6 +106,15 @@ TEST(MakeStudyTest, MovesTheBaselineToTheFirstPlace) {
               HasSubstr("--baseline: no model is named \"d\""));
 }
 
+TEST(MakeStudyTest, TakesTheMarginFromFileOrOption) {
+  const ScratchDir dir;
+  dir.Write("study.pbtxt", absl::StrCat(kTwoSeeds, "margin: 0.01\n"));
+  EXPECT_EQ(MakeStudy({dir.File("study.pbtxt")}, {})->fields.margin(), 0.01);
+  EXPECT_EQ(
+      MakeStudy({dir.File("study.pbtxt")}, {{"--margin", "margin", "0.005"}})->fields.margin(),
+      0.005);
+}
+
 TEST(ReadStudyTest, PrintedTextRoundTrips) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kTwoSeeds);
@@ -120,12 +130,13 @@ TEST(ReadStudyTest, ReportsAllErrorsWithTheirPlaces) {
   const ScratchDir dir;
   dir.Write("study.pbtxt",
             "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n"
-            "set: \"train.max_steps\"\nset: \"train.seed=1\"\n");
+            "set: \"train.max_steps\"\nset: \"train.seed=1\"\nmargin: -0.1\n");
   const std::string error = Error({dir.File("study.pbtxt")});
   for (const char* part :
        {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
-        ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value",
-        ":6:8: grid: \"x\": a setting begins with", ":7:1: set: \"train.max_steps\" has no \"=\"",
+        ":4:1: seed 3 is given twice", ":5:1: samples must be", ":9:1: margin must be",
+        "has no value", ":6:8: grid: \"x\": a setting begins with",
+        ":7:1: set: \"train.max_steps\" has no \"=\"",
         ":8:1: set: train.seed cannot be set in a study"}) {
     EXPECT_THAT(error, HasSubstr(part));
   }

@@ -92,12 +92,14 @@ TEST(TablesTest, CollapseUsesTheEntropyOfTheRun) {
   EXPECT_EQ(results.groups[1].collapsed, 0);
 }
 
-TEST(TablesTest, PairsSeedsThatBothFinished) {
+TEST(TablesTest, ADivergedRunIsPartOfTheComparison) {
   const StudyResults results = Results(TwoGroups());
   ASSERT_EQ(results.comparisons[kLast100].size(), 1);
   const PairedDifference& paired = results.comparisons[kLast100][0].Pair(0, 1);
-  EXPECT_EQ(paired.interval.n, 2);
-  EXPECT_DOUBLE_EQ(paired.interval.mean, (0.5 + 1) / 2);
+  EXPECT_EQ(paired.interval.n, 3);
+  EXPECT_EQ(paired.higher, 3);
+  EXPECT_EQ(paired.test, PairTest::kSign);
+  EXPECT_THAT(results.mean_ranks, ElementsAre(1, 2));
 }
 
 // Returns a plan of two models in two cells with four seeds, and runs whose loss is `loss`[group],
@@ -127,13 +129,13 @@ TEST(TablesTest, ComparesBestSettingsOnHeldOutSeeds) {
   ASSERT_TRUE(results.best.has_value());
   EXPECT_THAT(results.best->cells, ElementsAre(1, 0));
   EXPECT_EQ(results.best->chosen_with, 2);
-  EXPECT_EQ(results.best->comparison.models[0].n, 2);
+  EXPECT_EQ(results.best->comparison.models[0].loss.n, 2);
   // Seeds 3 and 4: of a in cell 1 the last step is 2 + 0.02 seed and the mean of both 0.5 more.
-  EXPECT_DOUBLE_EQ(results.best->comparison.models[0].mean, 2.5 + 0.02 * 3.5);
+  EXPECT_DOUBLE_EQ(results.best->comparison.models[0].loss.mean, 2.5 + 0.02 * 3.5);
   EXPECT_THAT(results.mean_ranks, ElementsAre(1.5, 1.5));
   EXPECT_EQ(results.Decisive(), &results.best->comparison);
   EXPECT_THAT(TableMarkdown(plan, results),
-              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | 1.5 |"));
+              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | – | 1.5 |"));
   // A run that diverged makes a setting worse than any without.
   results.records[4 + 1].result.status = RunStatus::kDiverged;
   results = EvaluateStudy(plan, results.records);
@@ -147,8 +149,35 @@ TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
       text,
       HasSubstr("| a, n_layer=4 | 1,234 | 175 k | 2.0 KiB | 3 | 2.500 ± 1.000 | 2.500 ± 1.000 |"));
   EXPECT_THAT(text, HasSubstr("| b\\|c, n_layer=4 |"));
-  EXPECT_THAT(text, HasSubstr("| 1 (seed 5 at step 7) |"));
-  EXPECT_THAT(text, HasSubstr("+0.750"));
+  EXPECT_THAT(text, HasSubstr("| 1 of 3 (seed 5 at step 7) |"));
+  EXPECT_THAT(text,
+              HasSubstr("| b\\|c (diverged in 1 of 3) − a, n_layer=4 | last 100 | higher with 3 | "
+                        "– | 3 | signs | 0.250 |"));
+  EXPECT_THAT(text, HasSubstr("Undecided against a: b\\|c (diverged in 1 of 3;"));
+}
+
+TEST(TablesTest, AMarginAddsAColumn) {
+  StudyPlan plan = TwoGroups();
+  EXPECT_THAT(TableMarkdown(plan, Results(plan)), Not(HasSubstr("equal within")));
+  plan.study.set_margin(0.005);
+  EXPECT_THAT(TableMarkdown(plan, Results(plan)), HasSubstr("| p (equal within 0.005) |"));
+}
+
+TEST(TablesTest, PlacesAreAColumnWithFiveSeeds) {
+  StudyPlan plan = TwoGroups();
+  EXPECT_THAT(SummaryTable(plan, Results(plan), false).columns, Not(Contains("place")));
+  plan.seeds = {1, 2, 3, 4, 5};
+  plan.runs.clear();
+  std::vector<RunRecord> records;
+  for (size_t group = 0; group < 2; ++group) {
+    for (uint64_t seed : plan.seeds) {
+      plan.runs.push_back({group, seed, "", {}});
+      records.push_back(Record(static_cast<double>(group)));
+    }
+  }
+  const StudyResults results = EvaluateStudy(plan, records);
+  EXPECT_THAT(SummaryTable(plan, results, false).columns, Contains("place"));
+  EXPECT_THAT(TableMarkdown(plan, results), HasSubstr("| 2–2 |"));
 }
 
 TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
@@ -233,7 +262,7 @@ TEST(TablesTest, SpikesAndSkipsAreColumnsIfAny) {
   const std::string text = TableMarkdown(plan, results);
   EXPECT_THAT(text, HasSubstr("| spikes | survived | diverged | collapsed |"));
   EXPECT_THAT(text, HasSubstr("| 0 | 0 | 0 | 0 |"));
-  EXPECT_THAT(text, HasSubstr("| 5 | 3 | 1 (seed 5 at step 7) |"));
+  EXPECT_THAT(text, HasSubstr("| 5 | 3 | 1 of 3 (seed 5 at step 7) |"));
   EXPECT_THAT(text, HasSubstr("Spikes: of the loss"));
   EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,200,"));
 }

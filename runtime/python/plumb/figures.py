@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from .studies import Study
+from .studies import Study, outcome_key
 
 Source = Union[Study, str, "os.PathLike[str]"]
 Point = tuple[float, ...]  # x, y, and for a band low and high
@@ -45,17 +45,17 @@ def curves(study: Source, *, x: str = "steps", smoothing: Optional[int] = None, 
 
 
 def ranking(study: Source, *, axes: Any = None) -> Any:
-    """Draws the judged loss of each model, the lowest on top, with its 95 % confidence interval: each model at its best
+    """Draws the judged loss of each model, the best on top, with its 95 % confidence interval: each model at its best
     setting if the study chose one, otherwise each group of runs."""
     report, axes = _report(study), _axes(axes)
     colors = {group["name"]: color for group, color, _ in _drawn(report)}
-    rows = [(_interval(group["result"]), group["name"]) for group in report["groups"]]
+    rows = [(group["result"], group["name"]) for group in report["groups"]]
     if report["best"]:
         groups = {(group["model"], group["cell"]): group["name"] for group in report["groups"]}
-        rows = [(_interval(result), groups[model, result["cell"]])
-                for model, result in enumerate(report["best"]["models"])]
-    rows = sorted((row for row in rows if math.isfinite(row[0][0])), reverse=True)
-    for y, ((mean, low, high), name) in enumerate(rows):
+        rows = [(result, groups[model, result["cell"]]) for model, result in enumerate(report["best"]["models"])]
+    rows = sorted((row for row in rows if row[0]["mean"] is not None), key=lambda row: outcome_key(row[0]), reverse=True)
+    for y, (result, name) in enumerate(rows):
+        mean, low, high = _interval(result)
         axes.errorbar(mean, y, xerr=[[mean - low], [high - mean]], fmt="o", capsize=3, color=colors.get(name, "gray"))
     axes.set_yticks(range(len(rows)), [name for _, name in rows])
     axes.set_xlabel(f"loss ({report['judged']})")
@@ -128,7 +128,7 @@ def _drawn(report: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], str, Seq
     with open(os.path.join(os.path.dirname(__file__), "palette.json"), encoding="utf-8") as file:
         palette = json.load(file)
     groups, colors, dashes = report["groups"], palette["light"], palette["dashes"]
-    order = sorted(range(len(groups)), key=lambda i: _interval(groups[i]["result"])[0])
+    order = sorted(range(len(groups)), key=lambda i: outcome_key(groups[i]["result"]))
     shown = list(range(len(groups)))
     if len(groups) > len(colors):
         bests = {model: next(i for i in order if groups[i]["model"] == model) for model in range(len(report["models"]))}

@@ -56,8 +56,10 @@ class Study:
 
     def differences(self) -> list[dict[str, Any]]:
         """Returns the difference of each pair of models in each cell, of runs with the same seeds: `mean` of the
-        metric, 95 % interval `low` to `high`, `runs`, `p_student`, `p_sign_flip`, and `p_holm`, Student's value
-        adjusted for all pairs by Holm's method."""
+        metric, 95 % interval `low` to `high`, `runs`, numbers of seeds with which `model` is `lower` and `higher`, the
+        `test` that decides ("t", "sign flips" if a run collapsed, "signs" if one diverged), `p_holm`, its p-value
+        adjusted by Holm's method for all models against the first (or, of other pairs, for all pairs), `p_equal`, that
+        of equality within the study's margin, and `p_student` and `p_sign_flip`. `mean` is None if a run diverged."""
         groups, models = self.report["groups"], self.report["models"]
         cells = self.report["cells"] or [""]
         return [{"cell": cells[pair["cell"]], "model": models[groups[pair["group"]]["model"]]["name"],
@@ -67,14 +69,14 @@ class Study:
 
     def best(self) -> list[dict[str, Any]]:
         """Returns each model at its best cell, which other seeds than the reported ones chose, the best model first:
-        `model`, `cell`, `mean`, `low`, `high`, `sd`, `runs`, `mean_rank`. Raises ValueError for a study with one
-        cell."""
+        `model`, `cell`, `mean`, `low`, `high`, `sd`, `runs`, `diverged`, `place`, `mean_rank`. Raises ValueError for
+        a study with one cell."""
         best = self.report.get("best")
         if best is None:
             raise ValueError(f"{self.path}: the study has one cell; give a grid of settings")
         rows = [{**figures, "model": model["name"], "cell": self.report["cells"][figures["cell"]]}
                 for model, figures in zip(self.report["models"], best["models"])]
-        return sorted(rows, key=lambda row: (row["mean"] is None, row["mean"]))
+        return sorted(rows, key=outcome_key)
 
     def _repr_html_(self) -> str:
         table = self.report["table"]
@@ -85,10 +87,19 @@ class Study:
         return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>"
 
 
+def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
+    """Returns what orders results, the best first: as plumb ranks models, those of two finished runs, by the share of
+    diverged runs and then by the mean."""
+    diverged = result.get("diverged", 0)  # which reports of earlier versions lack
+    share = diverged / max(1, diverged + result["runs"])
+    return result["mean"] is None, result["runs"] < 2, share, result["mean"] or 0.0
+
+
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,
             out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
-            choosing_seeds: int = 0, set: Settings = None, match: str = "steps", init: Optional[Path] = None,
-            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), keep_checkpoints: bool = False,
+            choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None, match: str = "steps",
+            init: Optional[Path] = None, samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (),
+            keep_checkpoints: bool = False,
             store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
             progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
@@ -99,7 +110,8 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     OUT/models. `grid`: fields with
     several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
     N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
-    the others are trained. `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
+    the others are trained. `margin`: difference in nats below which a model counts as equal to the baseline, 0: none.
+    `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
     "tokens", "flops" or "parameters". `keep_checkpoints`: keeps those of every run, with optimizer state, instead of the
     last weights of the first seed. `norms`: norms in Python that models name. `threads`: number that runs
     divide, 0: all processors.
@@ -114,8 +126,8 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
 
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
-            file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, set, match, init, samples,
-                                   probe_every, probe_points, keep_checkpoints))
+            file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, margin, set, match, init,
+                                   samples, probe_every, probe_points, keep_checkpoints))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -139,7 +151,7 @@ def _named(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> lis
 
 
 def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],
-                seeds: Union[int, Sequence[int]], choosing_seeds: int, set: Settings, match: str,
+                seeds: Union[int, Sequence[int]], choosing_seeds: int, margin: float, set: Settings, match: str,
                 init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str],
                 keep_checkpoints: bool) -> str:
     """Returns the study as a plumb.v1.Study in text format."""
@@ -154,6 +166,8 @@ def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: 
     lines += [f"seeds: {seeds}"] if isinstance(seeds, int) else [f"seed: {seed}" for seed in seeds]
     if choosing_seeds:
         lines.append(f"choosing_seeds: {choosing_seeds}")
+    if margin:
+        lines.append(f"margin: {margin!r}")
     if match != "steps":
         lines.append(f"match: {match.upper()}")
     if keep_checkpoints:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returns the top of the page: the compared models, the conclusion of the study, and what went wrong.
+// Returns the top of the page: the compared models, and the conclusion of the study.
 function headlineSection(report) {
   const groups = report.groups;
   const runs = report.runs;
@@ -48,28 +48,20 @@ function endWindow(report) {
   return Math.min(100, report.steps || 100);
 }
 
-// Returns the conclusion of the study and then what went wrong.
+// Returns the conclusion of the study, which counts failed runs, and the interrupted runs.
 function outcome(report) {
   if (report.runs.length === 0) return ["There are no runs in this comparison."];
-  const all = report.runs.every((run) => run.status === "diverged");
-  return [report.conclusion ?? "", ...(all ? [] : troubleSentences(report))].filter(Boolean);
-}
-
-function troubleSentences(report) {
-  const counted = (test) =>
-    report.groups
-      .map((group) => [group, group.runs.filter((run) => test(report.runs[run])).length])
-      .filter(([, n]) => n > 0)
-      .map(
-        ([group, n]) => `${named(group.name)} (${n} of ${format.plural(group.runs.length, "run")})`,
-      );
-  const sentences = [];
-  const diverged = counted((run) => run.status === "diverged");
-  const collapsed = counted((run) => run.collapsed === true);
-  const interrupted = counted((run) => run.status === "interrupted");
-  if (diverged.length > 0) sentences.push(`Diverged: ${format.list(diverged)}.`);
-  if (collapsed.length > 0)
-    sentences.push(`Collapsed to the unigram plateau: ${format.list(collapsed)}.`);
-  if (interrupted.length > 0) sentences.push(`Interrupted: ${format.list(interrupted)}.`);
-  return sentences;
+  const interrupted = report.groups
+    .map((group) => [
+      group,
+      group.runs.filter((run) => report.runs[run].status === "interrupted").length,
+    ])
+    .filter(([, n]) => n > 0)
+    .map(
+      ([group, n]) => `${named(group.name)} (${n} of ${format.plural(group.runs.length, "run")})`,
+    );
+  return [
+    report.conclusion ?? "",
+    interrupted.length > 0 && `Interrupted: ${format.list(interrupted)}.`,
+  ].filter(Boolean);
 }

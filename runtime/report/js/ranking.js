@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rankings: means of the judged metric, the lowest first, each with its 95 % confidence interval
-// and its difference from the baseline.
+// Rankings: means of the judged metric, the best first, each with its 95 % confidence interval, its
+// place and its difference from the baseline.
 
 // Returns a drawing of `entries`, which is redrawn with the view: [{group, result, difference,
 // isBaseline}], where `result` and `difference` are {mean, low, high, ...} and may be missing.
@@ -13,9 +13,15 @@ function rankingRows(report, view, label, entries, pickOf) {
   const row = ({ group, result, difference, isBaseline }) => {
     const { name } = report.groups[group];
     const color = view.color(group);
-    const text = !hasMean(result)
-      ? "no run finished"
-      : format.loss(result.mean) + (result.runs > 1 ? intervalText(result) : "");
+    const text = [
+      !hasMean(result)
+        ? "no run finished"
+        : format.loss(result.mean) + (result.runs > 1 ? intervalText(result) : ""),
+      failureText(result),
+      result?.place && entries.length > 1 && `place ${result.place.join("–")}`,
+    ]
+      .filter(Boolean)
+      .join(", ");
     return {
       name,
       badge: isBaseline && "baseline",
@@ -50,8 +56,8 @@ const hasMean = (result) => format.isNumber(result?.mean);
 
 // Returns the text of a difference, bold if it counts as found.
 function differenceNode(difference) {
-  if (!hasMean(difference)) return "–";
-  const text = format.difference(difference.mean) + intervalText(difference);
+  if (!difference) return "–";
+  const text = differenceText(difference);
   return difference.p_holm < 0.05 ? dom.el("strong", {}, text) : text;
 }
 
@@ -83,8 +89,9 @@ function rankingFigure(report, view) {
   return dom.figure(
     `Ranking by ${report.judged}`,
     [
-      "The lowest loss first: the mean over the seeds and its 95 % confidence interval " +
-        "(Student’s t)" +
+      "The best first, by diverged runs and then by the mean over the seeds, with its 95 % " +
+        "confidence interval (Student’s t) and the model’s place in 95 % of the bootstrap’s " +
+        "samples of seeds" +
         (differences.size > 0
           ? ", and the paired difference from the baseline, bold where it counts as found (p " +
             "below 0.05 after Holm’s correction)."
@@ -100,7 +107,7 @@ function rankingFigure(report, view) {
     rankingRows(
       report,
       view,
-      `Ranking of the models by ${report.judged}, the lowest first`,
+      `Ranking of the models by ${report.judged}, the best first`,
       view.order.map((group) => ({
         group,
         result: groups[group].result,
@@ -126,7 +133,7 @@ function bestFigure(report, view) {
       isBaseline: model === 0 && best.models.length > 1,
     }))
     .filter(({ result, group }) => hasMean(result) && group >= 0)
-    .sort((a, b) => a.result.mean - b.result.mean);
+    .sort((a, b) => byOutcome(a.result, b.result));
   if (ranked.length === 0) return null;
   const title = "Each model at its best setting";
   return dom.figure(

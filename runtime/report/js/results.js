@@ -23,12 +23,20 @@ function resultsTable(report, view, columns, rows) {
   const shown = [...columns.keys()].filter((i) => !rows.every((row) => isEmpty(row[i])));
   const alarming = new Set(["survived", "diverged", "collapsed"]);
   const metric = columns.indexOf(`last ${endWindow(report)}`);
-  const values = metric < 0 ? [] : rows.map((row) => row[metric]?.value).filter(format.isNumber);
-  const lowest = Math.min(...values);
   const groupOf = (row, i) =>
     report.groups[i]?.name === row[0]?.text
       ? i
       : report.groups.findIndex((group) => group.name === row[0]?.text);
+
+  // Only what two runs show is marked as the lowest.
+  const values =
+    metric < 0
+      ? []
+      : rows
+          .filter((row, i) => report.groups[groupOf(row, i)]?.result?.runs > 1)
+          .map((row) => row[metric]?.value)
+          .filter(format.isNumber);
+  const lowest = Math.min(...values);
 
   const bodyRows = rows.map((row, index) => {
     const group = groupOf(row, index);
@@ -224,9 +232,17 @@ function troubles(report) {
   );
 }
 
-// Returns the name of a difference, "post − pre, n_layer=4".
+// Returns "diverged in 1 of 8", or "".
+const failureText = (result) =>
+  result?.diverged > 0 ? `diverged in ${result.diverged} of ${result.diverged + result.runs}` : "";
+
+// Returns the name of a difference, "post (diverged in 1 of 8) − pre, n_layer=4".
 function pairName(report, entry) {
-  const model = (group) => report.models[report.groups[group]?.model]?.name ?? "?";
+  const model = (group) => {
+    const failures = failureText(report.groups[group]?.result);
+    const name = report.models[report.groups[group]?.model]?.name ?? "?";
+    return failures ? `${name} (${failures})` : name;
+  };
   const cell = report.cells?.[entry.cell];
   return `${model(entry.group)} − ${model(entry.against)}${cell ? `, ${cell}` : ""}`;
 }
@@ -239,28 +255,42 @@ const intervalText = (entry) =>
     ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
     : " (no interval)";
 
+// Returns the text of a difference: of the means, or if a run diverged the number of seeds.
+function differenceText(entry) {
+  if (format.isNumber(entry.mean)) return format.difference(entry.mean) + intervalText(entry);
+  if (entry.test !== "signs") return "–";
+  const word = entry.lower > entry.higher ? "lower" : "higher";
+  return `${word} in ${Math.max(entry.lower, entry.higher)} of ${format.plural(entry.runs, "seed")}`;
+}
+
 // Returns a drawing of differences with their intervals, a row each: those of `rows` that
 // `chosen()` returns.
 function differenceRows(view, label, rows, chosen) {
   if (!rows.some(({ entry }) => format.isNumber(entry.mean))) {
-    return dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair.");
+    return dom.el("p", { class: "empty" }, "No pair of models without diverged runs.");
   }
   const row = ({ name, group, entry }) => {
     const color = view.color(group);
-    const text = format.difference(entry.mean) + intervalText(entry);
+    const text = differenceText(entry);
     return {
       name,
       swatch: swatchOnce(view, group),
       text,
       marks: [
         format.isNumber(entry.low) && { kind: "bar", at: entry.low, to: entry.high, color },
-        { kind: "dot", at: entry.mean, color, size: 5.5, title: text },
+        format.isNumber(entry.mean) && {
+          kind: "dot",
+          at: entry.mean,
+          color,
+          size: 5.5,
+          title: text,
+        },
       ].filter(Boolean),
     };
   };
   const holder = dom.el("div");
   const draw = () => {
-    const drawn = chosen().filter(({ entry }) => format.isNumber(entry.mean));
+    const drawn = chosen().filter(({ entry }) => entry.runs > 0);
     const ends = drawn
       .flatMap(({ entry }) => [entry.mean, entry.low, entry.high])
       .filter(format.isNumber);
@@ -268,11 +298,7 @@ function differenceRows(view, label, rows, chosen) {
       dotRows({
         label:
           `${label}: ` +
-          drawn
-            .map(
-              ({ name, entry }) => `${name} ${format.difference(entry.mean)}${intervalText(entry)}`,
-            )
-            .join("; "),
+          drawn.map(({ name, entry }) => `${name} ${differenceText(entry)}`).join("; "),
         low: Math.min(0, ...ends),
         high: Math.max(0, ...ends),
         rows: drawn.map(row),
@@ -290,17 +316,17 @@ const differenceNumbers = (title, rows) =>
   dom.numbers(title, () => [
     [
       "difference",
-      ...dom.numeric(["mean", "95 % from", "to", "pairs", "p (Holm)", "p (t)", "p (signs)"]),
+      ...dom.numeric(["mean", "95 % from", "to", "pairs", "test", "p (Holm)", "p (equal)"]),
     ],
     rows.map(({ name, entry }) => [
       name,
-      format.difference(entry.mean),
+      format.isNumber(entry.mean) ? format.difference(entry.mean) : differenceText(entry),
       format.difference(entry.low),
       format.difference(entry.high),
       format.count(entry.runs),
+      entry.test,
       pText(entry.p_holm),
-      pText(entry.p_student),
-      pText(entry.p_sign_flip),
+      pText(entry.p_equal),
     ]),
   ]);
 

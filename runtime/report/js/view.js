@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares two results, the better one first, as Comparison::Ranked in runtime/study/comparison.h
+// does: those of two finished runs, by the share of diverged runs and then by the mean loss.
+function byOutcome(a, b) {
+  const key = (result) => [
+    format.isNumber(result?.mean) ? 0 : 1,
+    result?.runs < 2 ? 1 : 0,
+    result?.diverged > 0 ? result.diverged / (result.diverged + result.runs) : 0,
+    result?.mean ?? 0,
+  ];
+  const [x, y] = [key(a), key(b)];
+  const i = x.findIndex((value, at) => value !== y[at]);
+  return i < 0 ? 0 : x[i] - y[i];
+}
+
 // Returns the order of the groups, the best result first; those without a result come last.
 function byResult(groups) {
-  const place = ({ result }) => (format.isNumber(result?.mean) ? result.mean : Infinity);
   return groups
     .map((_, index) => index)
-    .sort((a, b) =>
-      place(groups[a]) < place(groups[b]) ? -1 : place(groups[a]) > place(groups[b]) ? 1 : a - b,
-    );
+    .sort((a, b) => byOutcome(groups[a].result, groups[b].result) || a - b);
 }
 
 // Returns the weight of the past with which smoothing begins, and its max. The average covers about
