@@ -214,7 +214,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
-      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt \\\n"
+      "  plumb compare pre.pbtxt post.pbtxt no_norm.pbtxt --data names.txt \\\n"
       "    --train train.pbtxt --seeds 20 --out studies/norms\n"
       "  plumb compare pre.pbtxt post.pbtxt --data names.txt --probe \\\n"
       "    --grid model.n_layer=4,8 --out studies/depth\n"

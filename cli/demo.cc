@@ -126,7 +126,7 @@ absl::StatusOr<int64_t> NumberOfSeeds(const DemoFlags& options, const std::strin
 
 absl::StatusOr<Study> DemoStudy(const std::string& out, int64_t seeds) {
   const auto in = [&out](const char* name) { return absl::StrCat(out, "/", name); };
-  return MakeStudy({in("pre.pbtxt"), in("post.pbtxt"), in("none.pbtxt")},
+  return MakeStudy({in("pre.pbtxt"), in("post.pbtxt"), in("no_norm.pbtxt")},
                    {{"", "data", in("names.txt")},
                     {"", "train", in("train.pbtxt")},
                     {"", "probe_every", absl::StrCat(kProbeEvery)},

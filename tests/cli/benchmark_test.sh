@@ -17,14 +17,14 @@ titles = {"names_4": "Names, 4 layers", "names_16": "Names, 16 layers", "text": 
 for study, title in titles.items():
     report = json.load(open(f"{sys.argv[1]}/{study}/report.json", encoding="utf-8"))
     section = page.split(f"## {title}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"\| (\d)–(\d) \| `(\w+)` \| ([\d.]+)\*? \| ([\d.]+) ±", section)
+    rows = re.findall(r"\| (\d–\d|–) \| `(\w+)` \| ([\d.]+)\*? \| ([\d.]+) ±", section)
     names = [model["name"] for model in report["models"]]
-    assert sorted(row[2] for row in rows) == sorted(names) and names[0] == "pre", rows
-    assert [row[4] for row in rows] == sorted(row[4] for row in rows), "is not sorted"  # no run diverges
-    for first, last, name, rate, mean in rows:
+    assert sorted(row[1] for row in rows) == sorted(names) and names[0] == "pre", rows
+    assert [row[3] for row in rows] == sorted(row[3] for row in rows), "is not sorted"  # no run diverges
+    for place, name, rate, mean in rows:
         best = report["best"]["models"][names.index(name)]
         assert f"{best['mean']:.3f}" == mean and report["cells"][best["cell"]] == f"learning_rate={rate}", name
-        assert [int(first), int(last)] == best["place"], (name, first, last)
+        assert place == "–".join(map(str, best["place"] or ["", ""])), (name, place)
 
 def losses(study, **columns):
     with open(f"{sys.argv[1]}/{study}/runs.csv", encoding="utf-8") as file:

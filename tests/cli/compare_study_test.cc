@@ -31,7 +31,8 @@ TEST_F(CompareStudyTest, WritesTablesAndAReport) {
   const Finished result =
       Compare({"pre.pbtxt", "post.pbtxt", "--set", "train.data.val_fraction=0.2"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("post − pre"), HasSubstr("study/report.html")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("post (collapsed in 3 of 3) − pre"), HasSubstr("study/report.html")));
   EXPECT_THAT(result.err, HasSubstr("post, seed 3: loss "));
   EXPECT_THAT(Read("study/table.md"), AllOf(HasSubstr("| pre | 25,968 | "), HasSubstr("± ")));
   EXPECT_THAT(Read("study/report.html"), HasSubstr("id=\"report\""));
@@ -246,10 +247,10 @@ TEST_F(CompareStudyTest, RepeatedModelIsAWarning) {
 
 TEST_F(CompareStudyTest, DivergedRunIsARow) {
   // The loss of the second step overflows in every model.
-  const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
+  const Finished result = Compare({"no_norm.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("none, learning_rate=1e30, seed 1: diverged at step "));
-  EXPECT_THAT(Read("study/table.md"), HasSubstr("| 3 (seed 1 at step "));
+  EXPECT_THAT(result.err, HasSubstr("no_norm, learning_rate=1e30, seed 1: diverged at step "));
+  EXPECT_THAT(Read("study/table.md"), HasSubstr("| 3 of 3 (seed 1 at step "));
   const Json report = ReadJson("study/report.json");
   EXPECT_EQ(report["runs"][0]["status"], "finished");
   const Json& diverged = report["runs"][3];
@@ -262,15 +263,16 @@ TEST_F(CompareStudyTest, DivergedRunIsARow) {
   EXPECT_EQ(report["best"]["models"][0]["cell"], 0);
   // The diverged run is not trained again.
   const std::string table = Read("study/table.csv");
-  const Finished again = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
+  const Finished again = Compare({"no_norm.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("diverged")));
   EXPECT_EQ(Read("study/table.csv"), table);
 }
 
 TEST_F(CompareStudyTest, SkippedBatchesAreCounted) {
-  const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30", "--set",
-                                   "train.on_divergence=SKIP", "--set", "train.max_divergences=1"});
+  const Finished result =
+      Compare({"no_norm.pbtxt", "--grid", "train.learning_rate=1e-2,1e30", "--set",
+               "train.on_divergence=SKIP", "--set", "train.max_divergences=1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(Read("study/table.md"), HasSubstr(" survived | diverged | collapsed |"));
   const Json report = ReadJson("study/report.json");
@@ -300,12 +302,12 @@ TEST_F(CompareStudyTest, ReportHasProbesOfEveryRun) {
 
 TEST_F(CompareStudyTest, StudyFileEqualsTheCommandLine) {
   Write("s.pbtxt",
-        "model: \"pre.pbtxt\" model: \"none.pbtxt\" data: \"names.txt\" train: \"train.pbtxt\"\n"
+        "model: \"pre.pbtxt\" model: \"no_norm.pbtxt\" data: \"names.txt\" train: \"train.pbtxt\"\n"
         "set: \"train.max_steps=30\" seeds: 2 samples: 1\n");
   const Finished result = RunPlumb({"compare", "s.pbtxt", "--out", "from_file", "--quiet"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  ASSERT_EQ(Compare({"pre.pbtxt", "none.pbtxt", "--seeds", "2", "--samples", "1"}).exit_code, 0);
+  ASSERT_EQ(Compare({"pre.pbtxt", "no_norm.pbtxt", "--seeds", "2", "--samples", "1"}).exit_code, 0);
   EXPECT_EQ(Read("from_file/table.csv"), Read("study/table.csv"));
   EXPECT_EQ(Read("from_file/study.pbtxt"), Read("study/study.pbtxt"));
   // The resolved study gives the same results.

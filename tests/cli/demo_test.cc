@@ -47,11 +47,11 @@ TEST_F(DemoTest, WritesAReportAndNextSteps) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("\nreport  plumb-demo/report.html\n"), HasSubstr("last 100"),
                     HasSubstr("plumb describe plumb-demo/pre.pbtxt"), HasSubstr("plumb compare ")));
-  EXPECT_THAT(result.err, AllOf(HasSubstr("pre, seed 1: loss "), HasSubstr("none, seed 1: loss "),
-                                Not(HasSubstr("opening"))));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("pre, seed 1: loss "),
+                                HasSubstr("no_norm, seed 1: loss "), Not(HasSubstr("opening"))));
   EXPECT_THAT(Read("plumb-demo/provenance.json"),
               HasSubstr("plumb demo --out plumb-demo --seeds 1"));
-  for (const char* name : {"pre.pbtxt", "post.pbtxt", "none.pbtxt", "train.pbtxt"}) {
+  for (const char* name : {"pre.pbtxt", "post.pbtxt", "no_norm.pbtxt", "train.pbtxt"}) {
     EXPECT_EQ(Read(std::string("plumb-demo/") + name),
               ReadFile(PLUMB_SOURCE_DIR "/examples/why_normalise/" + std::string(name)));
   }

@@ -21,7 +21,7 @@ TEST_F(DescribeTest, CountsTheParametersOfTheStudy) {
   };
   for (const Case& c : {Case{"pre.pbtxt", "25,968 parameters", 25968},
                         Case{"post.pbtxt", "25,952 parameters", 25952},
-                        Case{"none.pbtxt", "25,696 parameters", 25696}}) {
+                        Case{"no_norm.pbtxt", "25,696 parameters", 25696}}) {
     const Finished text = RunPlumb({"describe", c.model});
     EXPECT_EQ(text.exit_code, 0) << text.err;
     EXPECT_THAT(text.out, HasSubstr(c.text));

@@ -7,7 +7,7 @@ set -euo pipefail
 source=$1 plumb=$2
 study=$(mktemp -d)
 trap 'rm -rf "$study"' EXIT
-"$plumb" compare "$source"/examples/why_normalise/{pre,post,none}.pbtxt --data "$source/examples/data/names.txt" \
+"$plumb" compare "$source"/examples/why_normalise/{pre,post,no_norm}.pbtxt --data "$source/examples/data/names.txt" \
   --set train.max_steps=120 --set model.n_layer=2 --grid train.learning_rate=0.001,0.02 --grid train.batch_size=1,2 \
   --seeds 4 --samples 0 --out "$study/out" --quiet > "$study/text"
 python3 "$source/tests/cli/check_differences.py" "$study/out"
@@ -28,7 +28,7 @@ EOF
 
 # With --choosing-seeds, the other seeds are trained at the best setting of each model alone.
 study_of() {
-  "$plumb" compare "$source"/examples/why_normalise/{pre,post,none}.pbtxt --data "$source/examples/data/names.txt" \
+  "$plumb" compare "$source"/examples/why_normalise/{pre,post,no_norm}.pbtxt --data "$source/examples/data/names.txt" \
     --set train.max_steps=60 --set model.n_layer=2 --grid "train.learning_rate=0.001,0.01,0.03" --samples 0 --seeds 6 --quiet "$@"
 }
 study_of --out "$study/all" > /dev/null

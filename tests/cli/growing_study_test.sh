@@ -8,7 +8,7 @@ source=$1 plumb=$2
 work=$(mktemp -d)
 trap 'kill %1 2> /dev/null || true; rm -rf "$work"' EXIT
 examples=$source/examples/why_normalise
-three=("$examples"/pre.pbtxt "$examples"/post.pbtxt "$examples"/none.pbtxt)
+three=("$examples"/pre.pbtxt "$examples"/post.pbtxt "$examples"/no_norm.pbtxt)
 sed 's/^d_ff: .*/d_ff: "32"/' "$examples/pre.pbtxt" > "$work/narrow.pbtxt"
 # Options that all studies here share.
 shared=(--data "$source/examples/data/names.txt" --set train.max_steps=60 --samples 1

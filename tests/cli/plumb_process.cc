@@ -95,7 +95,7 @@ Finished PlumbProcess::Wait() {
 PlumbTest::PlumbTest() {
   std::string pattern = testing::TempDir() + "/plumb_cli_XXXXXX";
   directory_ = mkdtemp(pattern.data());
-  for (const char* name : {"pre", "post", "none"}) {
+  for (const char* name : {"pre", "post", "no_norm"}) {
     std::filesystem::copy_file(
         std::string(PLUMB_SOURCE_DIR "/examples/why_normalise/") + name + ".pbtxt",
         Path(std::string(name) + ".pbtxt"));

@@ -35,7 +35,7 @@ for run in "pre 7" "post 7" "pre 8"; do
   "$plumb" train "$examples/$model.pbtxt" "${shared[@]}" --seed "$seed" --out "runs/$model-$seed" --quiet > /dev/null
 done
 "$plumb" report runs/pre-7 runs/post-7 runs/pre-8 --out three > three.txt
-grep -q '^pre  .* 2  ' three.txt && grep -q '^post  .* 1  ' three.txt && grep -q '^post − pre .* 1  ' three.txt
+grep -q '^pre  .* 2  ' three.txt && grep -q '^post  .* 1  ' three.txt && grep -q '^post.* − pre.* 1  ' three.txt
 "$plumb" report runs/pre-7 --out one > /dev/null
 for file in report.html table.md table.tex runs.csv; do [ -s "one/$file" ]; done
 

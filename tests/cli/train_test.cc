@@ -330,7 +330,7 @@ TEST_F(TrainTest, AMaskOfTokensIsPartOfTheData) {
 }
 
 TEST_F(TrainTest, TrainsWithoutNorms) {
-  const Finished result = RunPlumb({"train", "none.pbtxt", "--train", "train.pbtxt", "--data",
+  const Finished result = RunPlumb({"train", "no_norm.pbtxt", "--train", "train.pbtxt", "--data",
                                     "names.txt", "--set", "train.max_steps=3", "--out", "run"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }

@@ -48,7 +48,8 @@ class ParametersTest : public ::testing::Test {
 };
 
 TEST_F(ParametersTest, StudyModelsHaveTheirPublishedCounts) {
-  const std::map<std::string, int64_t> counts = {{"pre", 25968}, {"post", 25952}, {"none", 25696}};
+  const std::map<std::string, int64_t> counts = {
+      {"pre", 25968}, {"post", 25952}, {"no_norm", 25696}};
   for (const auto& [name, count] : counts) {
     const auto spec = ModelSpec::FromFile(
         absl::StrCat(PLUMB_SOURCE_DIR, "/examples/why_normalise/", name, ".pbtxt"));
