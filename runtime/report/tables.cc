@@ -83,7 +83,9 @@ std::string PairName(const StudyPlan& plan, const Comparison& comparison,
 }
 
 Cell PlaceCell(const std::optional<Places>& places) {
-  return TextCell(!places ? "–" : absl::StrCat(places->low, "–", places->high));
+  if (!places) return TextCell("–");
+  if (places->low == places->high) return TextCell(absl::StrCat(places->low));
+  return TextCell(absl::StrCat(places->low, "–", places->high));
 }
 
 // Returns the columns of differences after their names.

@@ -218,7 +218,14 @@ export function makeReport({
     const half = sd === null ? null : (t975(good(i).length) * sd) / Math.sqrt(good(i).length);
     const bound = (sign) => (half === null ? null : mean + sign * half);
     const diverged = group.runs.length - good(i).length;
-    group.result = { mean, low: bound(-1), high: bound(1), runs: good(i).length, diverged };
+    group.result = {
+      mean,
+      low: bound(-1),
+      high: bound(1),
+      runs: good(i).length,
+      diverged,
+      place: [1, 3],
+    };
   });
   return {
     title: models.slice(0, 4).join(", ") + (models.length > 4 ? ", …" : ""),

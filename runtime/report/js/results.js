@@ -19,8 +19,11 @@ function resultsTable(report, view, columns, rows) {
   const isNumeric = columns.map(
     (_, i) => i > 0 && rows.every((row) => format.isNumber(row[i]?.value) || isEmpty(row[i])),
   );
-  // A column without any value, such as a validation that was not requested, is not shown.
-  const shown = [...columns.keys()].filter((i) => !rows.every((row) => isEmpty(row[i])));
+  // A column without any value, such as a validation that was not requested, is not shown, and
+  // places are in the ranking.
+  const shown = [...columns.keys()].filter(
+    (i) => columns[i] !== "place" && !rows.every((row) => isEmpty(row[i])),
+  );
   const alarming = new Set(["survived", "diverged", "collapsed"]);
   const metric = columns.indexOf(`last ${endWindow(report)}`);
   const groupOf = (row, i) =>
