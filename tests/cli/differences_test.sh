@@ -26,6 +26,29 @@ assert best["chosen_with"] == 2 and len(best["paired"]) == 3, best
 assert "best setting" in text and "Each model is at its best setting. " in text, text
 EOF
 
+# A term below rounding overflows once a stream's element is large: some seeds diverge. They count as worse than any
+# loss, and the headline names them.
+cat > "$study/frail.pbtxt" << 'EOF_MODEL'
+n_layer: 2 n_head: 2 d_model: 16 context_length: 16
+placement { name: "frail" each: "x = x + f(norm(x)) + 1e-30 * (1e-30 * exp(8 * x))" end: "x = norm(x)" }
+block { placement: "frail" norm: "rms_norm" }
+EOF_MODEL
+"$plumb" compare "$source/examples/why_normalise/pre.pbtxt" "$study/frail.pbtxt" --data "$source/examples/data/names.txt" \
+  --set model.n_layer=2 --set train.max_steps=300 --set train.learning_rate=0.01 --set train.batch_size=8 \
+  --set train.data.format=DOCUMENTS --set train.data.val_fraction=0 --seeds 16 --samples 0 --out "$study/frail" --quiet > "$study/text"
+python3 "$source/tests/cli/check_differences.py" "$study/frail"
+python3 - "$study/frail" "$study/text" << 'EOF_DIVERGED'
+import json, sys
+report = json.load(open(f"{sys.argv[1]}/report.json", encoding="utf-8"))
+text = open(sys.argv[2], encoding="utf-8").read()
+diverged = sum(run["status"] == "diverged" for run in report["runs"])
+assert 2 <= diverged < 16, f"{diverged} runs diverged"
+failed = f"diverged in {diverged} of 16)"
+assert failed in report["conclusion"], report["conclusion"]
+assert f"frail ({failed} − pre" in text, text
+assert all(entry["mean"] is None and entry["test"] == "signs" for entry in report["paired"]), report["paired"]
+EOF_DIVERGED
+
 # With --choosing-seeds, the other seeds are trained at the best setting of each model alone.
 study_of() {
   "$plumb" compare "$source"/examples/why_normalise/{pre,post,no_norm}.pbtxt --data "$source/examples/data/names.txt" \
