@@ -30,7 +30,7 @@ TEST_F(DemoResumeTest, InterruptedDemoResumesToTheSameTables) {
   EXPECT_TRUE(Exists("plumb-demo/report.html"));
   const Finished unbroken = RunPlumb({"demo", "--seeds", "2", "--out", "unbroken"});
   ASSERT_EQ(unbroken.exit_code, 0) << unbroken.err;
-  for (const std::string file : {"table.csv", "table.md", "report.json"}) {
+  for (const std::string file : {"table.csv", "table.md", "runs.csv"}) {
     EXPECT_FALSE(Read("unbroken/" + file).empty()) << file;
     EXPECT_EQ(Read("plumb-demo/" + file), Read("unbroken/" + file)) << file;
   }
