@@ -16,13 +16,14 @@ namespace {
 
 constexpr double kLevel = 0.05;
 
-// Key by which models are ranked, the best one's is the lowest.
+// Returns the key by which models are ranked, which is lowest for the best.
 std::tuple<bool, double, double> RankKey(const ModelOutcome& outcome) {
   const auto runs = static_cast<double>(outcome.runs());
   return {outcome.is_unproven(), static_cast<double>(outcome.diverged) / runs, outcome.loss.mean};
 }
 
-ModelOutcome OutcomeOf(const std::vector<std::optional<RunValue>>& runs) {
+// Counts the outcomes of a model's runs, and summarizes the losses of those that finished.
+ModelOutcome SummarizeRuns(const std::vector<std::optional<RunValue>>& runs) {
   ModelOutcome outcome;
   std::vector<double> losses;
   for (const std::optional<RunValue>& run : runs) {
@@ -35,6 +36,7 @@ ModelOutcome OutcomeOf(const std::vector<std::optional<RunValue>>& runs) {
   return outcome;
 }
 
+// Compares two models by the test that their runs permit, without adjusted p-values.
 PairedDifference ComparePair(const RunValues& values, size_t a, size_t b, double margin) {
   PairedDifference pair;
   pair.a = a;
@@ -188,7 +190,7 @@ std::vector<size_t> Comparison::Ranked() const {
 Comparison CompareModels(const RunValues& values, double margin) {
   Comparison comparison;
   comparison.margin = margin;
-  for (const auto& model : values) comparison.models.push_back(OutcomeOf(model));
+  for (const auto& model : values) comparison.models.push_back(SummarizeRuns(model));
   for (size_t a = 0; a < values.size(); ++a) {
     for (size_t b = a + 1; b < values.size(); ++b) {
       comparison.pairs.push_back(ComparePair(values, a, b, margin));
@@ -235,7 +237,7 @@ std::vector<std::optional<Places>> BootstrapPlaces(const RunValues& values) {
   std::vector<std::optional<Places>> places(values.size());
   std::vector<size_t> models;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!OutcomeOf(values[i]).is_unproven()) models.push_back(i);
+    if (!SummarizeRuns(values[i]).is_unproven()) models.push_back(i);
   }
   const size_t seeds = models.empty() ? 0 : values.front().size();
   if (seeds < kMinSeeds) return places;

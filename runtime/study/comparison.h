@@ -84,7 +84,7 @@ struct Comparison {
 // Compares models. With a margin, models may also be found equal. Requires: margin >= 0.
 Comparison CompareModels(const RunValues& values, double margin = 0);
 
-// Adjusts the p-values of several comparisons as one family.
+// Adjusts the p-values of several comparisons together, in the two families of Comparison::family.
 void AdjustTogether(std::vector<Comparison>* comparisons);
 
 // Returns the mean of each model's rank over the seeds with which the runs of all ended, 1 for the
