@@ -84,13 +84,14 @@ std::string PairName(const StudyPlan& plan, const Comparison& comparison,
 
 Cell PlaceCell(const std::optional<Places>& places) {
   if (!places) return TextCell("–");
-  if (places->low == places->high) return TextCell(absl::StrCat(places->low));
-  return TextCell(absl::StrCat(places->low, "–", places->high));
+  const std::string end = places->low < places->high ? absl::StrCat("–", places->high) : "";
+  return TextCell(absl::StrCat(places->low, end));
 }
 
-// Returns the columns of differences after their names.
-std::vector<std::string> DifferenceColumns(const StudyPlan& plan) {
-  std::vector<std::string> columns = {"mean", "95 % interval", "seeds", "test", "p (Holm)"};
+// Returns the columns of a table of differences, after those of their names.
+std::vector<std::string> DifferenceColumns(const StudyPlan& plan,
+                                           std::vector<std::string> columns) {
+  columns.insert(columns.end(), {"mean", "95 % interval", "seeds", "test", "p (Holm)"});
   if (plan.study.margin() > 0) {
     columns.push_back(absl::StrCat("p (equal within ", plan.study.margin(), ")"));
   }
@@ -100,11 +101,11 @@ std::vector<std::string> DifferenceColumns(const StudyPlan& plan) {
 std::vector<Cell> DifferenceCells(const StudyPlan& plan, const PairedDifference& difference) {
   const Interval& interval = difference.interval;
   Cell mean = TextCell("–"), range = TextCell("–");
-  if (!std::isnan(interval.mean)) {
-    if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
-  } else if (difference.lower + difference.higher > 0) {
+  if (difference.test == PairTest::kSign) {
     mean.text = difference.is_lower() ? absl::StrCat("lower with ", difference.lower)
                                       : absl::StrCat("higher with ", difference.higher);
+  } else if (interval.n > 0) {
+    mean.text = absl::StrFormat("%+.3f", interval.mean);
   }
   if (!std::isnan(interval.low))
     range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
@@ -223,8 +224,7 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
 
 Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"difference", "metric"};
-  for (std::string& column : DifferenceColumns(plan)) table.columns.push_back(std::move(column));
+  table.columns = DifferenceColumns(plan, {"difference", "metric"});
   for (const GroupPair& pair : ReportedPairs(plan, results)) {
     if (plan.models.size() > kMaxModelsOfPairs && pair.difference->a != 0) continue;
     std::string name =
@@ -258,8 +258,7 @@ Table BestTable(const StudyPlan& plan, const StudyResults& results) {
 
 Table BestPairedTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"difference at best settings"};
-  for (std::string& column : DifferenceColumns(plan)) table.columns.push_back(std::move(column));
+  table.columns = DifferenceColumns(plan, {"difference at best settings"});
   const Comparison& comparison = results.best->comparison;
   for (const PairedDifference& pair : comparison.pairs) {
     if (plan.models.size() > kMaxModelsOfPairs && pair.a != 0) continue;

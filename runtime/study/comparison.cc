@@ -66,10 +66,9 @@ PairedDifference ComparePair(const RunValues& values, size_t a, size_t b, double
   pair.sd = summary.sd;
   pair.p_student = StudentPValue(differences);
   pair.p_sign_flip = SignFlipPValue(differences);
-  pair.p = pair.test == PairTest::kStudent ? pair.p_student : pair.p_sign_flip;
-  if (pair.test == PairTest::kStudent && margin > 0) {
-    pair.p_equivalence = EquivalencePValue(differences, margin);
-  }
+  const bool is_student = pair.test == PairTest::kStudent;
+  pair.p = is_student ? pair.p_student : pair.p_sign_flip;
+  if (is_student && margin > 0) pair.p_equivalence = EquivalencePValue(differences, margin);
   return pair;
 }
 

@@ -281,14 +281,8 @@ function differenceRows(view, label, rows, chosen) {
       text,
       marks: [
         format.isNumber(entry.low) && { kind: "bar", at: entry.low, to: entry.high, color },
-        format.isNumber(entry.mean) && {
-          kind: "dot",
-          at: entry.mean,
-          color,
-          size: 5.5,
-          title: text,
-        },
-      ].filter(Boolean),
+        { kind: "dot", at: entry.mean, color, size: 5.5, title: text },
+      ].filter((mark) => mark && format.isNumber(mark.at)),
     };
   };
   const holder = dom.el("div");
