@@ -100,7 +100,7 @@ TEST(StepAllocationTest, AppendingMetricsAllocatesNothing) {
   ScratchDir dir;
   MetricsWriter writer = *MetricsWriter::Open(dir.File("metrics.csv"));
   StepMetrics metrics;
-  metrics.loss = 1.0 / 3;
+  metrics.loss = 1.0f / 3;
   metrics.val_loss = 2.5;
   EXPECT_EQ(CountAllocations([&] {
               for (int64_t i = 0; i < 20; ++i) {
