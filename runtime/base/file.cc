@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -280,6 +281,34 @@ absl::StatusOr<std::string> ReadUpTo(const std::string& path, int64_t max_bytes,
   return content;
 }
 
+// Replaces a file as WriteFileAtomically does, without the sync of its directory, which is added to
+// `directories`.
+absl::Status ReplaceFile(const std::string& path,
+                         absl::FunctionRef<absl::Status(PieceSink sink)> produce,
+                         std::set<std::string>* directories) {
+  PLUMB_ASSIGN_OR_RETURN(const Target target, FollowLinks(path));
+  if (!target.replaces) return WriteThrough(target, produce, path);
+  std::string temporary;
+  std::optional<UnfinishedPath> unfinished;
+  absl::Status status = WriteAndSync(target, produce, path, &temporary, &unfinished);
+  if (status.ok() && Files().Rename(temporary.c_str(), target.path.c_str()) != 0) {
+    status = FromErrno(path, "cannot replace");
+  }
+  if (status.ok()) {
+    directories->insert(ParentDirectory(target.path));
+  } else if (!temporary.empty()) {
+    Files().Unlink(temporary.c_str());
+  }
+  return status;
+}
+
+absl::Status SyncDirectories(const std::set<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    PLUMB_RETURN_IF_ERROR(SyncDirectory(directory));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t MaxDataBytes() { return ProcessMemoryLimit().bytes / 2; }
@@ -297,19 +326,18 @@ absl::StatusOr<std::string> ReadData(const std::string& path, int64_t times) {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce) {
-  PLUMB_ASSIGN_OR_RETURN(const Target target, FollowLinks(path));
-  if (!target.replaces) return WriteThrough(target, produce, path);
-  std::string temporary;
-  std::optional<UnfinishedPath> unfinished;
-  absl::Status status = WriteAndSync(target, produce, path, &temporary, &unfinished);
-  if (status.ok() && Files().Rename(temporary.c_str(), target.path.c_str()) != 0) {
-    status = FromErrno(path, "cannot replace");
+  std::set<std::string> directories;
+  PLUMB_RETURN_IF_ERROR(ReplaceFile(path, produce, &directories));
+  return SyncDirectories(directories);
+}
+
+absl::Status WriteFilesAtomically(absl::Span<const FileContent> files) {
+  std::set<std::string> directories;
+  for (const FileContent& file : files) {
+    PLUMB_RETURN_IF_ERROR(ReplaceFile(
+        file.path, [&](PieceSink sink) { return sink(file.content); }, &directories));
   }
-  if (!status.ok()) {
-    if (!temporary.empty()) Files().Unlink(temporary.c_str());
-    return status;
-  }
-  return SyncDirectory(ParentDirectory(target.path));
+  return SyncDirectories(directories);
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

@@ -49,6 +49,13 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> parts);
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
+struct FileContent {
+  std::string path, content;
+};
+// Writes the files like WriteFileAtomically, one after the other, but syncs their directories only
+// once, at the end: after a crash of the system before that, any of them may be missing.
+absl::Status WriteFilesAtomically(absl::Span<const FileContent> files);
+
 // Removes the temporary files of WriteFileAtomically for the files `names` in `directory`, which
 // remain if its process was killed. Requires: no other process writes there.
 absl::Status RemoveTemporaries(const std::string& directory,

@@ -107,19 +107,15 @@ absl::Status NoRun(const std::string& run, absl::string_view text) {
   return absl::IsPermissionDenied(why) ? why : absl::NotFoundError(text);
 }
 
-absl::Status WriteSpecialTokens(const std::string& run, const Tokenizer& tokenizer) {
-  return WriteFileAtomically(JoinPath(run, kGenerationConfigFile),
-                             GenerationConfigJson(tokenizer.special_tokens()));
-}
-
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state) {
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(initial_state, "\n")));
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
-  PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(run, tokenizer));
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), recipe.text));
-  return WriteFileAtomically(RunModelPath(run), model_text);
+  return WriteFilesAtomically(
+      {{RunJsonPath(run), absl::StrCat(initial_state, "\n")},
+       {TokenizerPath(run), tokenizer.ToJson()},
+       {JoinPath(run, kGenerationConfigFile), GenerationConfigJson(tokenizer.special_tokens())},
+       {RunTrainPath(run), recipe.text},
+       {RunModelPath(run), model_text}});
 }
 
 absl::StatusOr<RunFiles> ReadRunFiles(const std::string& run, const Overrides& train_overrides) {

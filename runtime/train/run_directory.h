@@ -56,8 +56,6 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
-// Records which tokens begin, end and pad a text.
-absl::Status WriteSpecialTokens(const std::string& run, const Tokenizer& tokenizer);
 // Reads the files of a run. `train_overrides` are applied to its train.pbtxt, or for an imported
 // run to the defaults. Errors: kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(const std::string& run, const Overrides& train_overrides);
