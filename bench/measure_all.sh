@@ -47,8 +47,8 @@ training() {  # continues by itself, so it writes to its final place
 }
 
 studies() {
-  local seeds=(--seeds 20,100)
-  [ -z "$quick" ] || seeds=(--seeds 2,3 --rounds 1)
+  local seeds=(--seeds "20,100")
+  [ -z "$quick" ] || seeds=(--seeds "2,3" --rounds 1)
   bash "$here/compare_peers.sh" "${seeds[@]}" --json "$new/studies.json"
 }
 
