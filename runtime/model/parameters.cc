@@ -119,7 +119,7 @@ class Lister : public NullBackend {
       parameter.shape = Shape(absl::MakeConstSpan(param.dims));
       parameter.role = ParameterSpec::Role::kNorm;
       parameter.init = ToInit(param, instance, i);
-      parameter.weight_decay = param.weight_decay;
+      if (param.weight_decay) parameter.weight_decay = true;
       parameter.lr_scale = param.lr_scale;
       PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
     }

@@ -8,6 +8,7 @@
 #define PLUMB_RUNTIME_MODEL_PARAMETERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct ParameterSpec {
   Shape shape;       // weights are [out, in]; weights of experts are [n_expert, out, in]
   Role role = Role::kWeight;
   InitSpec init;
-  bool weight_decay = false;  // for norm parameters and learned values
+  // True or false as a norm or a learned value asks for. Empty: the recipe decides.
+  std::optional<bool> weight_decay;
   double lr_scale = 1;
   bool elementwise = false;  // convolution weight, which is no operand of a matrix product
   bool is_router = false;    // selects experts; is never int8, which could change the selection

@@ -90,7 +90,8 @@ class Planner {
   absl::StatusOr<ParameterUpdate> MakeUpdate(const ParameterSpec& parameter) {
     ParameterUpdate update;
     update.lr_scale = parameter.lr_scale;
-    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
+    const bool decays =
+        parameter.weight_decay.value_or(spec_.decay_everything || parameter.is_matrix());
     update.weight_decay = decays ? spec_.weight_decay : 0;
     update.beta1 = spec_.beta1;
     update.beta2 = spec_.beta2;

@@ -59,13 +59,33 @@ struct ReciprocalFn {
     return hn::Neg(hn::Mul(y, y));
   }
 };
-// Element by element: exponents are rare, and may be any number.
+// Applies a function of the standard library to one element at a time.
+template <class Function>
+V EachElement(V x, const Function& function) {
+  HWY_ALIGN float elements[hn::MaxLanes(D())];
+  hn::Store(x, D(), elements);
+  for (float& element : elements) element = function(element);
+  return hn::Load(D(), elements);
+}
+// Highway's functions are wrong for large arguments, such as steps of a training.
+struct CosFn {
+  static V Value(V x, V) {
+    return EachElement(x, [](float e) { return std::cos(e); });
+  }
+  static V Slope(V x, V) {
+    return EachElement(x, [](float e) { return -std::sin(e); });
+  }
+};
+struct SinFn {
+  static V Value(V x, V) {
+    return EachElement(x, [](float e) { return std::sin(e); });
+  }
+  static V Slope(V x, V c) { return CosFn::Value(x, c); }
+};
+// Exponents are rare, and may be any number.
 struct PowFn {
   static V Power(V x, float exponent) {
-    HWY_ALIGN float elements[hn::MaxLanes(D())];
-    hn::Store(x, D(), elements);
-    for (float& element : elements) element = std::pow(element, exponent);
-    return hn::Load(D(), elements);
+    return EachElement(x, [exponent](float e) { return std::pow(e, exponent); });
   }
   static V Value(V x, V c) { return Power(x, hn::GetLane(c)); }
   static V Slope(V x, V c) { return hn::Mul(c, Power(x, hn::GetLane(c) - 1)); }
@@ -117,6 +137,10 @@ auto WithMap(MapKind kind, const Select& select) {
       return select(AbsFn());
     case MapKind::kReciprocal:
       return select(ReciprocalFn());
+    case MapKind::kCos:
+      return select(CosFn());
+    case MapKind::kSin:
+      return select(SinFn());
     case MapKind::kPow:
       return select(PowFn());
     case MapKind::kMax:

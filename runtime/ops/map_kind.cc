@@ -10,8 +10,9 @@ namespace plumb {
 namespace {
 
 // Names, in the order of MapKind.
-constexpr const char* kNames[] = {"exp",   "log", "sqrt", "abs", "reciprocal", "pow", "max", "min",
-                                  "floor", "<",   "<=",   ">",   ">=",         "==",  "!="};
+constexpr const char* kNames[] = {"exp", "log", "sqrt", "abs", "reciprocal", "cos",
+                                  "sin", "pow", "max",  "min", "floor",      "<",
+                                  "<=",  ">",   ">=",   "==",  "!="};
 
 }  // namespace
 
@@ -36,6 +37,10 @@ double ReferenceMapValue(MapKind kind, double x, double c) {
       return std::abs(x);
     case MapKind::kReciprocal:
       return 1 / x;
+    case MapKind::kCos:
+      return std::cos(x);
+    case MapKind::kSin:
+      return std::sin(x);
     case MapKind::kPow:
       return std::pow(x, c);
     case MapKind::kMax:
@@ -72,6 +77,10 @@ double ReferenceMapSlope(MapKind kind, double x, double c) {
       return (x > 0) - (x < 0);
     case MapKind::kReciprocal:
       return -1 / (x * x);
+    case MapKind::kCos:
+      return -std::sin(x);
+    case MapKind::kSin:
+      return std::cos(x);
     case MapKind::kPow:
       return c * std::pow(x, c - 1);
     case MapKind::kMax:

@@ -2,6 +2,7 @@
 // The functions that op map applies to each element, with a number c. Stateless.
 //
 //   exp, log, sqrt, abs, reciprocal   of x
+//   cos, sin                          of x in radians
 //   pow                               x ^ c
 //   max, min                          of x and c; the derivative is 0 at c
 //   floor                             of x; the derivative is 0
@@ -21,6 +22,8 @@ enum class MapKind {
   kSqrt,
   kAbs,
   kReciprocal,
+  kCos,
+  kSin,
   kPow,
   kMax,
   kMin,

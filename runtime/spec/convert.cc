@@ -192,7 +192,7 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     }
     out.per_channel = learned.per_channel();
     out.per_head = learned.per_head();
-    out.weight_decay = learned.weight_decay();
+    if (learned.has_weight_decay()) out.weight_decay = learned.weight_decay();
     for (int k = 0; k < static_cast<int>(learned.index().size()); ++k) {
       PLUMB_ASSIGN_OR_RETURN(RangeText range, ParseRange(here.GetText("index", k)));
       if (const std::string taken = ReservedAs(range.range.variable); !taken.empty()) {

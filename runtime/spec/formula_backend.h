@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct Term {
 };
 
 // Function of tensors and numbers:
-//   exp log sqrt abs floor tanh sigmoid erf relu gelu gelu_tanh silu softplus reciprocal (a)
-//                      elementwise
+//   exp log sqrt abs floor cos sin tanh sigmoid erf relu gelu gelu_tanh silu softplus
+//   reciprocal (a)     elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b) {n}     sums over n (default 1) groups of channels, width n; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
@@ -70,7 +71,7 @@ struct LearnedPlace {
   std::vector<int64_t> extents, firsts;  // one per range
   int64_t width = 1;
   std::vector<double> init;  // one per element; the last range varies fastest
-  bool weight_decay = false;
+  std::optional<bool> weight_decay;
 
   int64_t count() const { return static_cast<int64_t>(init.size()); }
 };

@@ -58,8 +58,7 @@ constexpr Known kKnown[] = {
     {"ln", "write log(x); a norm slot has \"norm\" in its name"},
     {"log2", "write log(x) / log(2)"},
     {"log10", "write log(x) / log(10)"},
-    {"sin", "it has exp, log, sqrt, abs, tanh, sigmoid and erf"},
-    {"cos", "it has exp, log, sqrt, abs, tanh, sigmoid and erf"},
+    {"tan", "write sin(x) / cos(x)"},
     {"erfc", "write 1 - erf(x)"},
     // over channels
     {"mean", "write dot(x, x) / d_model for a mean of squares; other means are norms' work"},

@@ -133,7 +133,7 @@ struct LearnedSpec {
   Expression init;
   bool per_channel = false;
   bool per_head = false;
-  bool weight_decay = false;
+  std::optional<bool> weight_decay;
   std::vector<RangeText> index;  // empty: one value
   SourceLocation place;
 };

@@ -38,7 +38,8 @@ struct NamedFunction {
 constexpr NamedFunction kFunctions[] = {
     {"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},       {"abs", 1, 1},      {"min", 1, 16},
     {"max", 1, 16}, {"tanh", 1, 1},    {"erf", 1, 1},       {"relu", 1, 1},     {"gelu", 1, 1},
-    {"silu", 1, 1}, {"sigmoid", 1, 1}, {"gelu_tanh", 1, 1}, {"softplus", 1, 1}, {"floor", 1, 1}};
+    {"silu", 1, 1}, {"sigmoid", 1, 1}, {"gelu_tanh", 1, 1}, {"softplus", 1, 1}, {"floor", 1, 1},
+    {"cos", 1, 1},  {"sin", 1, 1}};
 constexpr const char* kTensorFunctions[] = {"dot",  "part",      "slice", "concat", "stop",
                                             "drop", "drop_path", "shift", "sum",    "softmax"};
 
@@ -60,6 +61,8 @@ absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v
   if (expr.name == "min") return *std::min_element(v.begin(), v.end());
   if (expr.name == "max") return *std::max_element(v.begin(), v.end());
   if (expr.name == "floor") return std::floor(v[0]);
+  if (expr.name == "cos") return std::cos(v[0]);
+  if (expr.name == "sin") return std::sin(v[0]);
   if (expr.name == "tanh") return std::tanh(v[0]);
   if (expr.name == "erf") return std::erf(v[0]);
   if (expr.name == "relu") return std::max(v[0], 0.0);

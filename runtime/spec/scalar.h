@@ -38,7 +38,7 @@ struct ScalarScope {
 bool IsBuiltInScalar(const std::string& name);
 
 // Returns true for the functions of numbers, which also apply elementwise to tensors: sqrt, exp,
-// log, abs, tanh, sigmoid, erf, min, max.
+// log, abs, cos, tanh, min, max and others.
 bool IsScalarFunction(const std::string& name);
 // Returns true for any function of the language, including those of tensors only (dot, sum,
 // softmax).

@@ -118,7 +118,7 @@ TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterTheirPlace) {
     if (parameter.role == ParameterSpec::Role::kWeight) continue;
     extra.push_back(absl::StrCat(parameter.name, " ", parameter.shape.ToString(), " ",
                                  parameter.init.ToString(),
-                                 parameter.weight_decay ? " decays" : ""));
+                                 parameter.weight_decay.value_or(false) ? " decays" : ""));
   }
   EXPECT_THAT(
       extra, ElementsAre("begin.norm.weight [8] constant(1)", "begin.norm_2.weight [8] constant(1)",
@@ -172,7 +172,7 @@ TEST_F(ParametersTest, NormParametersFollowThePlugin) {
     if (parameter.name.find("end.") == std::string::npos) continue;
     lines.push_back(absl::StrCat(parameter.name, " ", parameter.shape.ToString(), " ",
                                  parameter.init.ToString(), " ", parameter.lr_scale,
-                                 parameter.weight_decay ? " decays" : ""));
+                                 parameter.weight_decay.value_or(false) ? " decays" : ""));
   }
   EXPECT_THAT(lines, ElementsAre("end.norm.number [] constant(0.25) 1",
                                  "end.norm.vector [3] normal(1, 0.5) 0.125 decays",

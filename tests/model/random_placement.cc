@@ -254,7 +254,7 @@ class Writer {
                             Chance(2) ? Number(1) : Tensor(depth - 1), ")");
       case 5:
         return absl::StrCat(Pick({"tanh", "sigmoid", "abs", "erf", "relu", "gelu", "gelu_tanh",
-                                  "silu", "softplus"}),
+                                  "silu", "softplus", "cos", "sin"}),
                             "(", a, ")");
       case 6:
         return absl::StrCat("exp(-abs(", a, "))");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@ namespace plumb {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 class UpdatePlanTest : public ::testing::Test {
  protected:
@@ -71,6 +73,37 @@ TEST_F(UpdatePlanTest, DefaultsFollowTheRecipe) {
     EXPECT_EQ(update.clip_group, 0);
   }
   EXPECT_EQ(Plan(recipe)->clips, std::vector<double>{3});
+}
+
+TEST_F(UpdatePlanTest, WeightDecayOfLearnedValues) {
+  const std::string table = "index: 'i = 0..1' index: 'j = 0..1' init: 1";
+  TinyModel model;
+  model.placement = "weighted";
+  model.norm = "";
+  model.more = absl::StrCat("placement { name: 'weighted' learned { name: 'table' ", table,
+                            " } learned { name: 'kept' ", table,
+                            " weight_decay: false } learned { name: 'gate' init: 1 weight_decay: "
+                            "true } each: 'x = kept[0, 1] * x + gate * table[1, 0] * f(x)' }");
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const auto decayed = [&context](const std::string& recipe) {
+    const TrainSpec spec = ParseTrainSpec(recipe, "t.pbtxt", {}).value();
+    const UpdatePlan plan = PlanUpdates(spec, context->model, context->parameters).value();
+    std::vector<std::string> names;
+    for (size_t i = 0; i < plan.parameters.size(); ++i) {
+      const ParameterSpec& parameter = context->parameters[i];
+      if (parameter.role == ParameterSpec::Role::kLearned && plan.parameters[i].weight_decay > 0) {
+        names.push_back(parameter.name);
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> names = {"layers.0.attention.gate", "layers.0.attention.table",
+                                          "layers.0.mlp.gate",       "layers.0.mlp.table",
+                                          "layers.1.attention.gate", "layers.1.attention.table",
+                                          "layers.1.mlp.gate",       "layers.1.mlp.table"};
+  EXPECT_THAT(decayed("weight_decay: 0.2"), UnorderedElementsAreArray(names));
+  EXPECT_THAT(decayed("weight_decay: 0.2 weight_decay_on: EVERYTHING"),
+              UnorderedElementsAreArray(names));
 }
 
 TEST_F(UpdatePlanTest, ExpressionsReadTheModelTheTensorAndTheRecipe) {

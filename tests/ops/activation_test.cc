@@ -127,10 +127,22 @@ TEST(MapTest, LogOfNegativeIsNaN) {
   });
 }
 
+// Schedules read the number of the step, which may be large.
+TEST(MapTest, CosAndSinOfLargeNumbers) {
+  ForEachSimdTarget([&](const std::string& target) {
+    const std::vector<double> x = {1e5, 1e6, 16777216, -3e7};
+    const std::vector<double> cos = Apply("map", "cos", x), sin = Apply("map", "sin", x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(cos[i], std::cos(x[i]), 1e-6) << target;
+      EXPECT_NEAR(sin[i], std::sin(x[i]), 1e-6) << target;
+    }
+  });
+}
+
 TEST(MapTest, NanGivesNan) {
   ForEachSimdTarget([&](const std::string& target) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    for (const char* kind : {"exp", "log", "sqrt", "abs", "reciprocal", "floor"}) {
+    for (const char* kind : {"exp", "log", "sqrt", "abs", "reciprocal", "cos", "sin", "floor"}) {
       for (const double y : Apply("map", kind, std::vector<double>(21, nan))) {
         EXPECT_TRUE(std::isnan(y)) << kind << " on " << target;
       }

@@ -104,6 +104,8 @@ void AddMaps(std::vector<OpCase>* cases) {
                            {"sqrt", 0.1, 9, 0},
                            {"abs", -2, 2, 0},
                            {"reciprocal", 0.2, 4, 0},
+                           {"cos", -9, 9, 0},
+                           {"sin", -9, 9, 0},
                            {"pow", 0.2, 2, -1.5},
                            {"pow", -2, 2, 3},
                            {"max", -2, 2, 0.25},

@@ -46,7 +46,7 @@ class Recorder : public FormulaBackend {
       absl::StrAppend(&text, " value ", site.index, " of ", absl::StrJoin(place.extents, " x "));
     }
     return Log(absl::StrCat(text, " init ", place.init[static_cast<size_t>(site.index)],
-                            place.weight_decay ? " decays" : ""));
+                            place.weight_decay.value_or(false) ? " decays" : ""));
   }
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
     return Log(absl::StrCat("linear ", site.name, "[", site.out, " of ", site.in, "](t", a, ")",

@@ -60,7 +60,7 @@ std::string Print(const PlacementSpec& p) {
   std::string out = absl::StrCat("  placement ", p.name, ": ", p.doc, "\n", Print(p.lets));
   for (const LearnedSpec& l : p.learned) {
     absl::StrAppend(&out, "    learned ", l.name, " ", l.init.root.ToString(), " ", l.per_channel,
-                    l.per_head, l.weight_decay, "\n");
+                    l.per_head, l.weight_decay.value_or(false), "\n");
   }
   for (const auto& [slot, per_head] : p.slot_per_head) {
     absl::StrAppend(&out, "    slot ", slot, " ", per_head, "\n");
