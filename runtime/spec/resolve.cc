@@ -597,7 +597,9 @@ class Resolver {
     whole.clear_placement();
     for (const std::string& name : used_norms_) *whole.add_norm() = *names_.FindNorm(name)->message;
     for (const v1::Placement* placement : names_.used_placements()) {
-      *whole.add_placement() = *placement;
+      v1::Placement* copy = whole.add_placement();
+      *copy = *placement;
+      copy->clear_source();
     }
     return textproto::PrintText(whole);
   }

@@ -42,15 +42,16 @@ def depth_scaled_sandwich(m, x):
 
 
 def dyt(m, x):
-    """Dynamic tanh replaces every norm: gamma tanh(alpha x) + beta."""
-    def norm(x, name):
-        size = m.c.d_model
-        bent = torch.tanh(m.learned(name + ".alpha", 1) * x)
-        return m.learned(name + ".gamma", size) * bent + m.learned(name + ".beta", size)
+    """Dynamic tanh replaces every norm: gamma tanh(alpha x). The embedding has a trained scale."""
+    def norm(x, place, number):
+        bent = torch.tanh(m.learned(f"{place}.alpha_{number}", 1) * x)
+        return m.learned(f"{place}.gamma_{number}", m.c.d_model) * bent
 
-    for _, name, f in each(m):
-        x = x + f(norm(x, name))
-    return norm(x, "end")
+    x = m.learned("begin.scale", 1) * x
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, norm(x, f"layers.{i}", 1))
+        x = x + m.mlp(i, norm(x, f"layers.{i}", 2))
+    return norm(x, "end", 2)
 
 
 def seednorm(m, x):

@@ -136,6 +136,30 @@ def muddformer(m, x):
     return m.norm(ways[0], "end.norm")
 
 
+def muddformer_norm(m, x):
+    """The mixtures read normalized outputs, are normalized, and are added to the newest output."""
+    newest, outputs, ways = x, [m.norm(x, "begin.norm_h")], [x] * 4
+    for i in range(m.c.n_layer):
+        place, n = f"layers.{i}", i + 2
+        if i == 0:
+            h = x + m.attention(0, m.norm(x, "layers.0.norm_1"))
+        else:
+            given = tuple(m.norm(ways[c], f"{place}.norm_{'qkv'[c]}") for c in range(3))
+            h = ways[3] + m.attention(i, given)
+        newest = h + m.mlp(i, m.norm(h, place + ".norm_2"))
+        outputs.append(m.norm(newest, place + ".norm_h"))
+        count = 4 if i + 1 < m.c.n_layer else 1
+        hidden = m.project(newest / root_mean_square(newest, 1e-6), place + ".w_1", count * n)
+        hidden = torch.nn.functional.gelu(hidden, approximate="tanh")
+        dynamic = m.project(hidden, place + ".w_2", count * n).unflatten(-1, (count, n))
+        weights = dynamic + m.learned(place + ".b", count, n)
+        gains = m.learned(place + ".gain", count, m.c.d_model)
+        mixed = [_sum(weights[..., c, :].split(1, -1), outputs) for c in range(count)]
+        ways = [newest + gains[c] * mixed[c] / root_mean_square(mixed[c], 1e-6)
+                for c in range(count)]
+    return m.norm(ways[0], "end.norm")
+
+
 def laurel_pa(m, x):
     """The inputs of the last three sublayers are added through one low-rank pair, newest first."""
     inputs = []

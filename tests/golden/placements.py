@@ -74,10 +74,11 @@ def deepnorm(m, x):
 
 
 def keel(m, x):
-    alpha = m.c.n_layer
+    """alpha counts sublayers. Layer 0 has none, and no norm after its attention."""
     for i in range(m.c.n_layer):
+        alpha = 2 * m.c.n_layer if i > 0 else 1
         a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm_in"))
-        x = m.norm(alpha * x + a, f"layers.{i}.attention.norm_out")
+        x = m.norm(alpha * x + a, f"layers.{i}.attention.norm_out") if i > 0 else x + a
         f = m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm_in"))
         x = m.norm(alpha * x + f, f"layers.{i}.mlp.norm_out")
     return x

@@ -86,6 +86,7 @@ def _memory_cases():
     yield _shipped(memory.kimi_k3, n_layer=6, d_ff=8)
     yield _shipped(memory.deep_cross_attention, **_rope(n_head=4, n_kv_head=2))
     yield _shipped(memory.muddformer)
+    yield _shipped(memory.muddformer_norm)
     yield _shipped(memory.laurel_pa)
     yield _shipped(memory.unet_skip, n_layer=4)
     yield _shipped(memory.backout)

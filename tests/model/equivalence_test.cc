@@ -261,7 +261,7 @@ TEST_F(EquivalenceTest, PlacementsWithoutNormsEqualNoneWithExceptions) {
                        {".res_scale", 1.0f}, {"step", 1000.0f}};
   const std::vector<float> none = Logits(Tiny("none", 1), weights);
   for (const std::string& placement : ShippedPlacements()) {
-    TinyModel model = Tiny(placement, 1);  // one layer: KEEL's alpha and LayerNorm scaling are 1
+    TinyModel model = Tiny(placement, 1);  // one layer: KEEL has no alpha, LayerNorm scaling is 1
     model.norm = "none";
     const double error = RelativeError(Logits(model, weights), none);
     if (std::find(sums.begin(), sums.end(), placement) != sums.end()) {
@@ -278,7 +278,7 @@ TEST_F(EquivalenceTest, WiringsStartAsPre) {
   const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
   for (const char* placement : {"denseformer", "dropout", "frac_connections", "gpas", "hc_static",
                                 "hc_static_2", "hyper_connections", "laurel_lr", "laurel_pa",
-                                "laurel_rw", "muddformer", "stochastic_depth"}) {
+                                "laurel_rw", "muddformer", "muddformer_norm", "stochastic_depth"}) {
     EXPECT_LE(RelativeError(LogitsAtInit(Tiny(placement)), pre), 2e-5) << placement;
   }
   EXPECT_GT(RelativeError(LogitsAtInit(Tiny("x0_lambdas")), pre), 1e-3);

@@ -123,7 +123,8 @@ std::vector<NamedFlow> FlowsOfAllSorts() {
                                          "kromhc",
                                          "kromhc_static",
                                          "mhc_static",
-                                         "muddformer"};
+                                         "muddformer",
+                                         "muddformer_norm"};
   std::vector<NamedFlow> flows;
   for (const std::string& placement : ShippedPlacements()) {
     if (crowded.count(placement) > 0) continue;

@@ -68,6 +68,8 @@ TEST_P(ShippedPlacementTest, SelfContainedTextIsTheSameModel) {
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << model->self_contained_text;
   EXPECT_EQ(Print(*again), Print(*model));
   EXPECT_EQ(again->self_contained_text, model->self_contained_text);
+  // Sources are for readers: a run is identified by this text.
+  EXPECT_THAT(model->self_contained_text, ::testing::Not(::testing::HasSubstr("source {")));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShippedPlacementTest, ::testing::ValuesIn(ShippedNames()),
