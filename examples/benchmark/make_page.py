@@ -29,8 +29,8 @@ rate it is trained with other seeds, which are reported and compared, so that no
 
 **What this does not show.** Widths beyond those of the tasks, long texts, many steps, and other norms. Some placements were proposed for
 depths of hundreds of layers or for large models, where they may win; a placement that needs a warm-up looks worse where there is none than in
-its paper. The order of placements whose ranks overlap is chance. Two placements with the same numbers are the same model here: without
-rotary positions, for instance, `qk_norm` and `qk_norm_rotated` are.
+its paper. The order of placements whose ranks overlap is chance. A placement that is the same model as another one in a task, as `qk_norm_rotated`
+and `qk_norm` are without rotary positions, is trained once: the sentence above a table names both.
 """
 
 NAMES = """\
@@ -116,6 +116,7 @@ class Ranking(Study):
     def __init__(self, path):
         super().__init__(path)
         self.best = self.report["best"]
+        self.twins = load("", path + ".twins.json") if os.path.exists(path + ".twins.json") else {}
         self.rates = [cell.split("=")[1] for cell in self.report["cells"]]
         self.pairs = {frozenset((pair["model"], pair["against"])): pair for pair in self.best["paired"]}
 
@@ -183,8 +184,9 @@ class Ranking(Study):
         ranks = self.ranks()
         best = [self.names[model] for model, place in ranks if place and place[0] == 1]
         pre = dict(ranks).get(0)
+        twins = "".join(f" `{twin}` is the same model as `{name}` here." for twin, name in self.twins.items())
         return (f"{len(best)} of {len(self.names)} placements may be the best. `{self.names[ranks[0][0]]}` is the first. " +
-                (f"Pre-norm has a rank from {pre[0]} to {pre[1]}." if pre else "Pre-norm has no rank."))
+                (f"Pre-norm has a rank from {pre[0]} to {pre[1]}." if pre else "Pre-norm has no rank.") + twins)
 
 
 def listed(names):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Trains every placement that ships on names, at two depths and five learning rates, and writes a page that ranks
-# them: OUT/README.md. Resumes where it was interrupted.
+# them: OUT/README.md. Placements that are the same model in a task are trained once. Resumes where it was interrupted.
 #
 #   examples/benchmark/run.sh [--quick] [--text FILE] [--names FILE] [--out DIR] [--store DIR]
 #
@@ -49,9 +49,14 @@ study() {
   "$PLUMB" compare "$@" --seeds "$seeds" --samples 0 "${more[@]}" --out "$out/$name" > /dev/null
 }
 
+# models NAME PLACEMENTS MODEL.. prints the placements that are different models, and writes OUT/NAME.twins.json.
+models() { python3 "$here/twins.py" "$PLUMB" "$out/$1.twins.json" "${@:2}"; }
+
+mkdir -p "$out"
 for depth in 4 16; do
+  different=$(models names_$depth "$placements" "$here/model.pbtxt" --set model.n_layer=$depth)
   study names_$depth 4 10 "$here/model.pbtxt" --data "$root/examples/data/names.txt" --train "$here/train.pbtxt" \
-    --set model.n_layer=$depth --grid "model.block.placement=$placements" --baseline pre \
+    --set model.n_layer=$depth --grid "model.block.placement=$different" --baseline pre \
     --grid 'train.learning_rate=0.001,0.003,0.01,0.03,0.1'
 done
 study warm_up 0 40 "$root/examples/warm_up/study.pbtxt" --set train.data.val_fraction=0.1
@@ -62,7 +67,8 @@ if [ -n "$text" ]; then
   shakespeare=("$root/examples/shakespeare/model.pbtxt" --data "$text"
     --train "$root/examples/shakespeare/train.pbtxt" --set train.eval_interval=0)
   # One seed chooses the rates, because a run takes 40 seconds of a processor.
-  study text 1 5 "${shakespeare[@]}" --grid "model.block.placement=$finalists" --baseline pre \
+  different=$(models text "$finalists" "$root/examples/shakespeare/model.pbtxt" --set model.vocab_size=65)
+  study text 1 5 "${shakespeare[@]}" --grid "model.block.placement=$different" --baseline pre \
     --grid 'train.learning_rate=0.001,0.003,0.01'
   study warm_up_text 0 5 "${shakespeare[@]}" --grid 'model.block.placement=pre,post' --grid 'train.warmup_steps=0,100'
   study minigpt 0 2 "$here/minigpt/study.pbtxt" --data "$text"

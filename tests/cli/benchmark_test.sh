@@ -10,6 +10,13 @@ trap 'rm -rf "$work"' EXIT
 # Any names and any text will do; the losses mean nothing after five steps.
 PLUMB=$2 "$source/examples/benchmark/run.sh" --quick --out "$work/out" --store "$work/store" \
   --names "$source/examples/data/names.txt" --text "$source/docs/placements.md" 2> /dev/null
+# At 4 layers swin_v2 has no norm of its own; ds_init and post differ in initial weights alone.
+different=$(python3 "$source/examples/benchmark/twins.py" "$2" "$work/twins.json" olmo2,swin_v2,post,ds_init \
+  "$source/examples/benchmark/model.pbtxt")
+if [ "$different" != olmo2,post,ds_init ] || ! grep -q '"swin_v2": "olmo2"' "$work/twins.json"; then
+  echo "wrong twins: $different" >&2
+  exit 1
+fi
 python3 - "$work/out" << 'EOP'
 import csv, json, math, re, sys
 page = open(f"{sys.argv[1]}/README.md", encoding="utf-8").read()
