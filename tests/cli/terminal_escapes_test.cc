@@ -108,7 +108,7 @@ TEST_F(TerminalEscapesTest, EscapesFileNamesInComparisons) {
   const std::vector<std::string> compare = {
       "compare",           evil + ".pbtxt", "post.pbtxt", "--data", evil + ".txt",
       "--train",           "train.pbtxt",   "--seeds",    "2",      "--set",
-      "train.max_steps=3", "--out",         out};
+      "train.max_steps=3", "--probe-every", "1",          "--out",  out};
   Check(compare, 0);
   CheckFiles(out, ".json", false);
   CheckFiles(out, ".jsonl", true);
