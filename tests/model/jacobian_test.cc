@@ -100,6 +100,9 @@ double Element(const Function& f, size_t i, const std::vector<Vector>& v) {
   if (f.name == "sqrt") return std::sqrt(a);
   if (f.name == "tanh") return std::tanh(a);
   if (f.name == "sigmoid") return 1 / (1 + std::exp(-a));
+  if (f.name == "gelu_tanh") {
+    return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+  }
   if (f.name == "reciprocal") return 1 / a;
   if (f.name == "max") return std::max(a, b);
   if (f.name == "min") return std::min(a, b);
