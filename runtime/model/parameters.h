@@ -28,7 +28,7 @@ struct ParameterSpec {
   Role role = Role::kWeight;
   InitSpec init;
   // True or false as a norm or a learned value asks for. Empty: the recipe decides.
-  std::optional<bool> weight_decay;
+  std::optional<bool> weight_decay = std::nullopt;
   double lr_scale = 1;
   bool elementwise = false;  // convolution weight, which is no operand of a matrix product
   bool is_router = false;    // selects experts; is never int8, which could change the selection
