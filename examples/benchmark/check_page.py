@@ -116,7 +116,7 @@ def differences_of(protocol, judged):
         if pair["p_holm"] is not None and pair["p_holm"] < rule["level"]:
             pair["outcome"] = "worse" if sign > 0 else "better"
         if pair["p_equal_holm"] is not None and pair["p_equal_holm"] < rule["level"]:
-            pair["outcome"] = "equal"  # A difference that is certain and smaller than the margin is no help.
+            pair["outcome"] = "equal"
         if pair["outcome"] == "better" and pair["runs"] - pair["diverged"] < 2:
             pair["outcome"] = "undecided"
     return found
@@ -141,14 +141,6 @@ def disagreements(found, reported):
 
 
 # The order of placements, and how well it agrees between rungs.
-
-def without_twins(judged):
-    """Returns the placements without those whose losses are all equal to those of an earlier one: they are the same model."""
-    seen = {}
-    for name in sorted(judged, key=lambda name: (name != "pre", name)):
-        seen.setdefault(tuple(sorted(judged[name].items())), name)
-    return set(seen.values())
-
 
 def standing(losses):
     """Returns a number that orders placements: by the share of diverged runs, then by the mean of the others."""
@@ -212,7 +204,7 @@ def pick(protocol, results, texts):
             continue
         judged = read_judged(results, rung["name"])
         samples = resampled(protocol, judged, random.Random(protocol["bootstrap"]["seed"]))
-        names = sorted(without_twins(judged))
+        names = sorted(judged)
         places = list(zip(*(ranks([sample[name] for name in names]) for sample in samples)))
         for name, own in zip(names, places):
             first[name] += percentiles(protocol, own[1:])[0] <= 1
@@ -237,19 +229,20 @@ def classes(protocol, outcomes):
     axes = collections.defaultdict(list)
     for rung in protocol["rungs"]:
         for axis in rung.get("axes", []):
-            axes[axis].append(rung["name"])
-    on_axes = [outcomes.get(name) for name in dict.fromkeys(sum(axes.values(), []))]
+            if rung["name"] in outcomes:
+                axes[axis].append(outcomes[rung["name"]])
+    on_axes = sum(axes.values(), [])
     lost = ("worse", "equal")
     base = outcomes.get("base")
     found = []
-    if all(outcome == "better" for outcome in on_axes):
+    if on_axes and all(outcome == "better" for outcome in on_axes):
         found.append("helps everywhere")
-    if all(outcome in lost for outcome in on_axes):
+    if on_axes and all(outcome in lost for outcome in on_axes):
         found.append("never")
-    if base == "better" and outcomes.get(axes["tokens"][-1]) in lost:
+    if base == "better" and axes["tokens"][-1] in lost:
         found.append("only early")
     for axis, word in (("depth", "only deep"), ("width", "only wide")):
-        if base in lost and outcomes.get(axes[axis][-1]) == "better":
+        if base in lost and axes[axis][-1] == "better":
             found.append(word)
     if base == "better" and outcomes.get("warm_up") in lost:
         found.append("only without warm-up")
@@ -282,7 +275,6 @@ def page(protocol, facts, judged, differences):
     rungs = list(judged)
     source = random.Random(protocol["bootstrap"]["seed"])
     samples = {rung: resampled(protocol, judged[rung], source) for rung in rungs}
-    different = {rung: without_twins(judged[rung]) for rung in rungs}
     yield f"Version {protocol['version']} of `protocol.json`. {protocol['families']['rule']}\n"
     yield row(["rung", "placements", "runs", "minutes of a processor", "protocol"])
     yield row(["---"] + ["---:"] * 3 + ["---"])
@@ -296,10 +288,13 @@ def page(protocol, facts, judged, differences):
     for i, a in enumerate(rungs):
         cells = []
         for b in rungs[:i]:
-            found = correlation(protocol, samples[a], samples[b], different[a] & different[b])
+            found = correlation(protocol, samples[a], samples[b], set(judged[a]) & set(judged[b]))
             cells.append("–" if found is None else "{:.2f} ({:.2f} to {:.2f})".format(*found).replace("-", "−"))
         yield row([a] + cells + [""] * (len(rungs) - i))
     yield "\n## Differences from pre\n"
+    for rung in rungs:
+        for twin, name in facts[rung]["same_model"].items():
+            yield f"On {rung}, `{twin}` is the same model as `{name}`.\n"
     yield row(["placement", "class"] + rungs)
     yield row(["---"] * (len(rungs) + 2))
     for name in sorted(set().union(*differences.values())):

@@ -44,6 +44,12 @@ def file_hash(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
+def seconds_of(study):
+    """Returns the seconds that the runs of a study took, each of its thread."""
+    with open(os.path.join(study, "timing.csv"), encoding="utf-8", newline="") as file:
+        return sum(float(run["seconds"]) for run in csv.DictReader(file))
+
+
 def read_placements(paths):
     """Returns the text of each placement by its name."""
     texts = {}
@@ -93,7 +99,7 @@ class Rung:
         self.data = ladder.data(rung["task"])
         self.data_hash = file_hash(self.data)[:16]
         self.work = os.path.join(ladder.out, rung["name"])
-        self.runs, self.judged_folders, self.seconds = [], [], 0.0
+        self.runs, self.judged_folders, self.twins, self.seconds = [], [], {}, 0.0
         for name in placements:
             write(self.model(name), self.model_text(name))
 
@@ -147,37 +153,48 @@ class Rung:
         for added, group in groups.items():
             arguments = self.arguments(group, rates, self.seeds(part), added)
             study = os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
-            self.ladder.plumb(*arguments, "--store", self.ladder.store, "--out", study)
+            self.ladder.plumb(*arguments, "--store", self.ladder.store, "--overwrite", "--out", study)
             with open(os.path.join(study, "runs.csv"), encoding="utf-8", newline="") as file:
                 for run in csv.DictReader(file):
                     self.runs.append(dict(run, placement=run["model"], part=part, protocol=self.ladder.hash,
                                           rate=float(run.get("train.learning_rate") or rates[0]), data=self.data_hash))
-            with open(os.path.join(study, "timing.csv"), encoding="utf-8", newline="") as file:
-                self.seconds += sum(float(run["seconds"]) for run in csv.DictReader(file))
+            self.seconds += seconds_of(study)
             if part == "judged":
                 self.judged_folders.append(study)
             else:
                 shutil.rmtree(study)  # The store has its runs.
 
     def estimate(self):
-        """Returns the expected minutes of all runs, with five rates for each placement.
+        """Returns the expected minutes of all runs, with five rates for each placement. Of many placements a quarter is timed.
 
-        They are plumb's estimate, from a few timed steps, and for each run the time of a short one, which evaluates as well. Of
-        many placements a quarter is timed.
+        Steps take what plumb estimates from a few of them. Short runs show what each run adds, its evaluation, and what each call
+        of plumb adds: a placement is in about four.
         """
         timed = self.placements[::4 if len(self.placements) > 20 else 1]
         count = self.ladder.protocol["seeds"][self.rung["placements"]]
-        rate = [self.ladder.protocol["rates"]["first"][0]]
+        rate = [self.ladder.protocol["rates"]["lowest"]]  # No run of it diverges while it is timed.
         seeds = range(1, 5 * count["choosing"] + count["judged"] + 1)
         study = os.path.join(self.work, "estimate")
         shutil.rmtree(study, ignore_errors=True)
-        dry = self.ladder.plumb(*self.arguments(timed, rate, seeds, ()), "--dry-run", "--json", "--out", study)
+        dry = json.loads(self.ladder.plumb(*self.arguments(timed, rate, seeds, ()), "--dry-run", "--json", "--out", study))
         begun = time.monotonic()
         self.ladder.plumb(*self.arguments(timed, rate, [1], ()), "--set", f"train.max_steps={self.rung['steps'] // 50 + 1}",
                           "--out", study)
-        seconds = json.loads(dry)["seconds"] + (time.monotonic() - begun) * len(seeds)
+        runs = seconds_of(study) / dry["runs_at_a_time"]
+        call = time.monotonic() - begun - runs
         shutil.rmtree(study)
-        return seconds / 60 * len(self.placements) / len(timed)
+        return (dry["seconds"] + runs * len(seeds) + call * 4) / 60 * len(self.placements) / len(timed)
+
+    def drop_twins(self):
+        """Keeps one of the placements that are the same model in this task: all their choosing runs have the same losses."""
+        firsts = {}
+        baseline = self.ladder.protocol["families"]["baseline"]
+        for name in sorted(self.placements, key=lambda name: (name != baseline, name)):
+            runs = [run for run in self.runs if run["placement"] == name]
+            key = tuple(sorted((run["rate"], run["seed"], run["validation"], run["last_100"]) for run in runs))
+            if any(run["status"] == "finished" for run in runs) and firsts.setdefault(key, name) != name:
+                self.twins[name] = firsts[key]
+        self.placements = [name for name in self.placements if name not in self.twins]
 
     def choose(self):
         """Trains the choosing seeds, and returns the placements by their best rate."""
@@ -185,6 +202,7 @@ class Rung:
         while rates:
             for tried, names in rates.items():
                 self.train(names, list(tried), "choosing")
+            self.drop_twins()
             best, rates = collections.defaultdict(list), collections.defaultdict(list)
             for name in self.placements:
                 rate, following = next_rates(self.ladder.protocol, [run for run in self.runs if run["placement"] == name])
@@ -221,7 +239,9 @@ class Rung:
         table.writerows(self.runs)
         path = os.path.join(self.ladder.results, self.rung["name"])
         facts = {"version": self.ladder.protocol["version"], "protocol": self.ladder.hash, "plumb": self.ladder.version,
-                 "runs": len(self.runs), "processor_seconds": round(self.seconds, 3), "paired": paired}
+                 "runs": len(self.runs),
+                 "processor_seconds": round(self.seconds, 3), "same_model": self.twins,
+                 "paired": paired}
         write(path + ".json", json.dumps(facts, indent=1) + "\n")
         with open(path + ".csv.gz.part", "wb") as file:
             file.write(gzip.compress(text.getvalue().encode(), mtime=0))
