@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recomputes the results of the ladder from its CSV files, and writes the tables of its page to stdout: check_page.py RESULTS
 
-It shares no code with plumb. It fails if a difference from the baseline that plumb reported (RESULTS/RUNG.json) is another number here.
+It shares no code with plumb, and fails if a difference from the baseline that plumb reported (RESULTS/RUNG.json) is another
+number here.
 """
 import collections
 import csv
@@ -281,8 +282,8 @@ def page(protocol, facts, judged, differences):
     for rung in rungs:
         yield row([rung, str(len(judged[rung])), str(facts[rung]["runs"]), f"{facts[rung]['processor_seconds'] / 60:.1f}",
                    f"`{facts[rung]['protocol']}`"])
-    yield ("\n## Does the order of one rung hold on another?\n\nSpearman's correlation of the placements that two rungs have in common, with its "
-           f"{protocol['bootstrap']['interval']:.0%} interval by bootstrap over seeds, which pulls it towards 0.\n")
+    yield ("\n## Does the order of one rung hold on another?\n\nSpearman's correlation of the placements that two rungs have in "
+           f"common, with its {protocol['bootstrap']['interval']:.0%} interval by bootstrap over seeds, which pulls it towards 0.\n")
     yield row([""] + rungs)
     yield row(["---"] * (len(rungs) + 1))
     for i, a in enumerate(rungs):
@@ -320,8 +321,9 @@ def main():
         wrong += [f"{rung}: {line}" for line in disagreements(differences[rung], facts[rung]["paired"])]
     if not judged:
         sys.exit(f"{results} has no results")
-    if len({rung["protocol"] for rung in facts.values()}) > 1:
-        wrong.append("the rungs were run with several protocols")
+    for key in ("protocol", "plumb"):
+        if len({str(rung[key]) for rung in facts.values()}) > 1:
+            wrong.append(f"{key} is not the same in all rungs")
     print("\n".join(page(protocol, facts, judged, differences)))
     if wrong:
         sys.exit("\n".join(wrong))

@@ -228,8 +228,10 @@ class Rung:
                 for pair in found["paired"] if pair["metric"] == found["judged"] and names[pair["against"]] == baseline}
 
     def run(self):
-        print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps, about "
-              f"{self.estimate():.1f} minutes if no run is stored", flush=True)
+        done = self.ladder.facts(self.rung["name"])
+        cost = (f"took {done['processor_seconds'] / 60:.1f} minutes of processors before" if done else
+                f"about {self.estimate():.1f} minutes if no run is stored")
+        print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps, {cost}", flush=True)
         begun = time.monotonic()
         paired = self.judge(self.choose())
         self.runs.sort(key=lambda run: (run["part"], run["placement"], run["rate"], int(run["seed"])))
@@ -239,9 +241,7 @@ class Rung:
         table.writerows(self.runs)
         path = os.path.join(self.ladder.results, self.rung["name"])
         facts = {"version": self.ladder.protocol["version"], "protocol": self.ladder.hash, "plumb": self.ladder.version,
-                 "runs": len(self.runs),
-                 "processor_seconds": round(self.seconds, 3), "same_model": self.twins,
-                 "paired": paired}
+                 "runs": len(self.runs), "processor_seconds": round(self.seconds, 3), "same_model": self.twins, "paired": paired}
         write(path + ".json", json.dumps(facts, indent=1) + "\n")
         with open(path + ".csv.gz.part", "wb") as file:
             file.write(gzip.compress(text.getvalue().encode(), mtime=0))
@@ -294,22 +294,31 @@ class Ladder:
             sys.exit(f"{path} is not the data of the protocol, which is {facts['source']}")
         return path
 
+    def facts(self, name):
+        """Returns what RESULTS/NAME.json has, or None if this protocol has not written it."""
+        path = os.path.join(self.results, name + ".json")
+        found = json.loads(read(path)) if os.path.exists(path) else {}
+        return found if found.get("protocol") == self.hash else None
+
+    def picked(self, rung):
+        """Returns the placements that the rule picks. Placements that are added later do not change them."""
+        if not self.facts("picked"):
+            for needed in self.protocol["rungs"]:
+                if needed.get("placements", "all") == "all" and not self.facts(needed["name"]):
+                    sys.exit(f"{rung['name']} needs {needed['name']} first, whose results choose its placements")
+            groups = check_page.pick(self.protocol, self.results, self.placements)
+            write(os.path.join(self.results, "picked.json"), json.dumps({"protocol": self.hash, "groups": groups}, indent=1) + "\n")
+        return [name for group in self.facts("picked")["groups"].values() for name in group]
+
     def chosen(self, rung):
-        """Returns the placements of a rung. Fails if the rule needs a rung that was not run."""
+        """Returns the placements of a rung, with those of --placement."""
         kind = rung["placements"]
         if kind == "all":
             return sorted(self.placements)
         if kind == "authors":
             names = list(self.protocol["authors_recipe"]["placements"])
         else:
-            path = os.path.join(self.results, "picked.json")
-            if not os.path.exists(path):
-                try:
-                    picked = check_page.pick(self.protocol, self.results, self.placements)
-                except FileNotFoundError as error:
-                    sys.exit(f"{rung['name']} needs the rungs with all placements first: {error}")
-                write(path, json.dumps(picked, indent=1) + "\n")  # Later placements do not change it.
-            names = [name for group in json.loads(read(path)).values() for name in group]
+            names = self.picked(rung)
         return [name for name in dict.fromkeys(names + self.added) if name in self.placements]
 
     def run(self, only, estimate):
@@ -319,7 +328,8 @@ class Ladder:
             if only and rung["name"] not in only:
                 continue
             if self.data(rung["task"]) is None:
-                print(f"{rung['name']}: skipped, give --data {rung['task']}=FILE ({self.protocol['tasks'][rung['task']]['source']})")
+                source = self.protocol["tasks"][rung["task"]]["source"]
+                print(f"{rung['name']}: skipped, give --data {rung['task']}=FILE ({source})")
             elif estimate:
                 # The placements that the rule picks are not known yet: these are as many.
                 count = sum(rule if isinstance(rule, int) else len(rule) if isinstance(rule, list) else 0
@@ -342,7 +352,7 @@ def main():
     parser.add_argument("--data", action="append", default=[], metavar="TASK=FILE", help="data of shakespeare or words")
     parser.add_argument("--placement", action="append", default=[], metavar="FILE",
                         help="also run this placement, on every rung; repeatable")
-    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"), help="directory of the store and reports")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"), help="store and reports")
     parser.add_argument("--results", help="directory of the CSV files; default OUT/results")
     parser.add_argument("--estimate", action="store_true", help="print what each rung costs, and train nothing")
     parser.add_argument("--quick", action="store_true", help="pre and post for ten steps, to see that all of it runs")
