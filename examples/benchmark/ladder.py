@@ -69,7 +69,7 @@ def make_quick(protocol):
         protocol["seeds"][group] = {"choosing": 2, "judged": 3}
     protocol["bootstrap"]["samples"] = 50
     for rung in protocol["rungs"] + [protocol["defaults"]]:
-        rung["steps"] = 10  # the fewest of which there is a tenth
+        rung.update(steps=10, width=min(rung.get("width", 16), 32), depth=min(rung.get("depth", 4), 8))
 
 
 def next_rates(protocol, runs):
