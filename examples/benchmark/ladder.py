@@ -69,6 +69,7 @@ def make_quick(protocol):
         protocol["seeds"][group] = {"choosing": 2, "judged": 3}
     protocol["bootstrap"]["samples"] = 50
     for rung in protocol["rungs"] + [protocol["defaults"]]:
+        rung.pop("judged", None)
         rung.update(steps=10, width=min(rung.get("width", 16), 32), depth=min(rung.get("depth", 4), 8))
 
 
@@ -128,8 +129,12 @@ class Rung:
             return ()
         return tuple(self.ladder.protocol["authors_recipe"]["placements"].get(name, ()))
 
-    def seeds(self, part):
+    def seed_counts(self):
         count = self.ladder.protocol["seeds"][self.rung["placements"]]
+        return dict(count, judged=self.rung.get("judged", count["judged"]))
+
+    def seeds(self, part):
+        count = self.seed_counts()
         first = 1 if part == "choosing" else count["choosing"] + 1
         return range(first, first + count[part])
 
@@ -171,7 +176,7 @@ class Rung:
         of plumb adds: a placement is in about four.
         """
         timed = self.placements[::4 if len(self.placements) > 20 else 1]
-        count = self.ladder.protocol["seeds"][self.rung["placements"]]
+        count = self.seed_counts()
         rate = [self.ladder.protocol["rates"]["lowest"]]  # No run of it diverges while it is timed.
         seeds = range(1, 5 * count["choosing"] + count["judged"] + 1)
         study = os.path.join(self.work, "estimate")

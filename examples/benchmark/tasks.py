@@ -47,8 +47,8 @@ def recall(random):
 
 
 def addition(random):
-    """Returns a sum of two numbers with up to three digits, and its digits from the last to the first."""
-    a, b = random.below(1000), random.below(1000)
+    """Returns a sum of two numbers with up to two digits, and its digits from the last to the first."""
+    a, b = random.below(100), random.below(100)
     return f"{a}+{b}=", str(a + b)[::-1]
 
 
