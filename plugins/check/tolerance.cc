@@ -85,18 +85,29 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
     Move(r_, 1, false, 0, &moved.params[i]);
     AddChange(outcome_, RunAt(instance, point_, moved, options), &change);
   }
-  Operands alike = operands;  // with equal parameters, so that neighbours differ by x alone
+  // With equal parameters and second inputs, neighbours differ by x alone.
+  Operands alike = operands;
+  const auto make_equal = [](Values* values) {
+    const double largest = LargestMagnitude(*values);
+    values->assign(values->size(), largest > 0 ? largest : 1);
+    return largest;
+  };
   for (Values& values : alike.params) {
-    const double largest = LargestMagnitude(values);
-    largest_param_ = std::max(largest_param_, largest);
-    values.assign(values.size(), largest > 0 ? largest : 1);
+    largest_param_ = std::max(largest_param_, make_equal(&values));
   }
-  MeasureRows(operands, change, PlainY(instance, point_, options.dtype, alike));
+  make_equal(&alike.x2);
+  const Values y_alike = PlainY(instance, point_, options.dtype, alike);
+  Values y_mirrored;
+  if (width <= kShort) {
+    for (double& x : alike.x) x = -x;
+    y_mirrored = PlainY(instance, point_, options.dtype, alike);
+  }
+  MeasureRows(operands, change, y_alike, y_mirrored);
   MeasureTensors(operands, change);
 }
 
-void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
-                               const Values& alike) {
+void F64Reference::MeasureRows(const Operands& operands, const Outcome& change, const Values& alike,
+                               const Values& mirrored) {
   const auto width = static_cast<size_t>(point_[kDim]);
   const size_t n = over_rows_ ? operands.x.size() : width;
   for (size_t start = 0; start < operands.x.size(); start += n) {
@@ -112,7 +123,9 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
       if (over_rows_ && i >= width) {
         add(alike[i] - alike[i - width], operands.x[i] - operands.x[i - width]);
       }
-      if (width <= kShort) add(outcome_.y[i], operands.x[i]);
+      if (width > kShort) continue;
+      // A shift may cancel y for one sign of x, but not for both.
+      for (const double at : {outcome_.y[i], alike[i], mirrored[i]}) add(at, operands.x[i]);
     }
     // A norm may be steeper at a point than between neighbours: tanh(a x) has slope a, and its
     // derivative 1 - y^2 is a difference of numbers of magnitude 1.

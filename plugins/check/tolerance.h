@@ -11,8 +11,8 @@
 //     in its row.
 //   - In short rows and groups such moves may cancel, as in a row of two that becomes +-1. So r
 //     also multiplies s max|x| in y and s max|dy| in dx, where s is the steepest slope between
-//     neighbours in the row, or |y / x|. Moves of a gain and of a bias may cancel too, so in short
-//     rows each parameter is also moved alone.
+//     neighbours in the row, or |y / x| and |y(-x) / x|. Moves of a gain and of a bias may cancel
+//     too, so in short rows each parameter is also moved alone.
 // dparams are sums over rows of terms as large as dy: r and u sqrt(rows) multiply the root of their
 // sum of squares. Norms with statistics over rows are treated as one long row. Magnitudes whose
 // squares are outside the range of f32 are not compared, nor are results below its smallest normal
@@ -43,7 +43,9 @@ class F64Reference {
   double YTolerance(size_t row) const { return y_[row]; }
 
  private:
-  void MeasureRows(const Operands& operands, const Outcome& change, const Values& alike);
+  // `alike`, `mirrored`: y with equal parameters, of x and (in short rows alone) of -x.
+  void MeasureRows(const Operands& operands, const Outcome& change, const Values& alike,
+                   const Values& mirrored);
   void MeasureTensors(const Operands& operands, const Outcome& change);
   // `allowed`: tolerance of each element, of each row, or of all.
   std::string Compare(const std::string& name, const Values& got, const Values& must, int64_t width,
