@@ -133,6 +133,8 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
           app, "--grid", "FIELD=V,V,...", &words->list,
           "Train every model with each of these values; repeatable: with every combination. "
           "Values of a field that is neither of the recipe nor a size make models of their own. "
+          "Learning rates may be a range, A..B: rates that differ by a factor of 2, and further "
+          "ones for models whose best rate is at an end. "
           "Values with commas need a study, see plumb help study"),
       "grid");
   changes(

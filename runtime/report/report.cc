@@ -363,6 +363,7 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
     json.update(OutcomeJson(results, model, outcome));
     json["sd"] = NumberOrNull(outcome.loss.sd);
     json["mean_rank"] = NumberOrNull(results.mean_ranks[model]);
+    if (!best.neighbours.empty()) json["neighbours"] = NeighboursText(best.neighbours[model]);
     models.push_back(std::move(json));
   }
   for (const PairedDifference& pair : best.comparison.pairs) {

@@ -203,9 +203,10 @@ absl::Status TrainPhase(const StudyRequest& request, const StudyPlan& plan,
 
 // Fails, on every rank, if options of the request exclude each other.
 absl::Status CheckRequest(const StudyRequest& request, const StudyPlan& plan) {
-  if (plan.chooses() && request.is_shared()) {
+  if ((plan.chooses() || !plan.range.empty()) && request.is_shared()) {
     return absl::InvalidArgumentError(
-        "--choosing-seeds: the study is trained by one process, because what it trains last "
+        "--choosing-seeds, and ranges of --grid: the study is trained by one process, because what "
+        "it trains last "
         "depends on its first results; drop mpirun");
   }
   return absl::OkStatus();
@@ -230,13 +231,19 @@ absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, Host
   for (const std::string& run : removed) {
     host->Note(absl::StrCat(run, ": had other inputs, and is trained again"));
   }
-  if (!plan->chooses()) return TrainPhase(request, *plan, store, host, runtime);
-  const size_t no_cell = plan->cells.size();
-  plan->SkipExcept(std::vector<size_t>(plan->models.size(), no_cell));
+  std::vector<size_t> best_cells;
+  while (plan->chooses() || !plan->range.empty()) {
+    const size_t no_cell = plan->cells.size();
+    plan->SkipExcept(std::vector<size_t>(plan->models.size(), no_cell));
+    PLUMB_RETURN_IF_ERROR(TrainPhase(request, *plan, store, host, runtime));
+    PLUMB_ASSIGN_OR_RETURN(const StudyResults chosen, CollectResults(*plan));
+    best_cells = chosen.best->cells;
+    if (plan->range.empty() || !plan->ExtendTried(best_cells)) break;
+  }
+  if (!best_cells.empty()) plan->SkipExcept(best_cells);
   PLUMB_RETURN_IF_ERROR(TrainPhase(request, *plan, store, host, runtime));
-  PLUMB_ASSIGN_OR_RETURN(const StudyResults chosen, CollectResults(*plan));
-  plan->SkipExcept(chosen.best->cells);
-  return TrainPhase(request, *plan, store, host, runtime);
+  plan->DropUntriedCells();
+  return absl::OkStatus();
 }
 
 // Directory that is removed by the destructor.

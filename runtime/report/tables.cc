@@ -171,6 +171,18 @@ std::string ColumnName(int metric) {
 
 }  // namespace
 
+std::string NeighboursText(const std::array<double, 2>& neighbours) {
+  return absl::StrJoin(neighbours, ", ", [](std::string* text, double difference) {
+    if (std::isnan(difference)) {
+      absl::StrAppend(text, "edge");
+    } else if (std::isinf(difference)) {
+      absl::StrAppend(text, "diverged");
+    } else {
+      absl::StrAppendFormat(text, "%+.3f", difference);
+    }
+  });
+}
+
 Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times) {
   Table table;
   const bool is_matched = plan.study.match() > v1::Study::STEPS;
@@ -241,17 +253,21 @@ Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
 
 Table BestTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"model", "best setting", kMetricNames[results.judged],
-                   "seeds", "place",        "mean rank"};
   const BestSettings& best = *results.best;
+  table.columns = {"model", "best setting"};
+  if (!best.neighbours.empty()) table.columns.push_back("next lower, higher");
+  table.columns.insert(table.columns.end(),
+                       {kMetricNames[results.judged], "seeds", "place", "mean rank"});
   for (size_t model : best.comparison.Ranked()) {
     const double mean_rank = results.mean_ranks[model];
-    table.rows.push_back(
-        {TextCell(ResultName(plan, best.comparison, model)),
-         TextCell(CellName(plan.cells[best.cells[model]])),
-         MeanCell(best.comparison.models[model].loss, 3),
-         CountCell(best.comparison.models[model].runs()), PlaceCell(results.places[model]),
-         TextCell(std::isnan(mean_rank) ? "–" : absl::StrFormat("%.1f", mean_rank))});
+    std::vector<Cell> row = {TextCell(ResultName(plan, best.comparison, model)),
+                             TextCell(CellName(plan.cells[best.cells[model]]))};
+    if (!best.neighbours.empty()) row.push_back(TextCell(NeighboursText(best.neighbours[model])));
+    row.insert(row.end(),
+               {MeanCell(best.comparison.models[model].loss, 3),
+                CountCell(best.comparison.models[model].runs()), PlaceCell(results.places[model]),
+                TextCell(std::isnan(mean_rank) ? "–" : absl::StrFormat("%.1f", mean_rank))});
+    table.rows.push_back(std::move(row));
   }
   return table;
 }

@@ -3,6 +3,7 @@
 #ifndef PLUMB_RUNTIME_REPORT_TABLES_H_
 #define PLUMB_RUNTIME_REPORT_TABLES_H_
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
 Table PairedTable(const StudyPlan& plan, const StudyResults& results);
 // Returns one row per model at its best setting, the lowest loss first. Requires: results.best.
 Table BestTable(const StudyPlan& plan, const StudyResults& results);
+// Returns BestSettings::neighbours of a model as "+0.003, edge".
+std::string NeighboursText(const std::array<double, 2>& neighbours);
 // Returns the differences between the models at their best settings. Requires: results.best.
 Table BestPairedTable(const StudyPlan& plan, const StudyResults& results);
 

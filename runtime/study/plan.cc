@@ -29,6 +29,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxRuns = 100000;
+constexpr int kMaxExtensions = 6;  // of a range, to either side
 
 // Returns `name`, with a number added if it is taken. Ignores case, as some file systems do.
 std::string Unique(const std::string& name, const char* before, const char* after,
@@ -55,6 +56,58 @@ std::vector<Overrides> Combinations(const std::vector<v1::Grid>& grid) {
     combinations = std::move(longer);
   }
   return combinations;
+}
+
+// Replaces the range of a study, a pair of learning rates "0.005..0.02", by rates that are a factor
+// of two apart from the first rate on, and so many below and above them as it may be extended by.
+absl::Status ExpandRange(const std::vector<std::string>& places, StudyPlan* plan) {
+  std::vector<v1::Grid> grid = plan->study.grid();
+  CellRange tried;
+  size_t settings = 0;
+  for (size_t a = 0; a < grid.size(); ++a) {
+    settings += IsSetting(grid[a].field()) ? 1 : 0;
+    const auto text = std::find_if(grid[a].value().begin(), grid[a].value().end(),
+                                   [](const std::string& value) { return IsRange(value); });
+    if (text == grid[a].value().end()) continue;
+    const auto fail = [&](const char* what) {
+      return absl::InvalidArgumentError(absl::StrCat(places[a], ": ", *text, " ", what));
+    };
+    if (!absl::EndsWith(grid[a].field(), "learning_rate")) {
+      return fail("is a range, which only learning rates have; list the values");
+    }
+    if (grid[a].value().size() > 1) return fail("is a range, and the only value of its field");
+    const std::pair<std::string, std::string> ends =
+        absl::StrSplit(*text, absl::MaxSplits("..", 1));
+    double low = 0, high = 0;
+    if (!absl::SimpleAtod(ends.first, &low) || !absl::SimpleAtod(ends.second, &high) ||
+        !(low > 0 && low < high && high <= 1e6 * low)) {
+      return fail("must be two rates above 0, the lower one first, such as 0.005..0.02");
+    }
+    plan->range = *text;
+    grid[a].clear_value();
+    tried = {kMaxExtensions, kMaxExtensions};
+    // A rate that is off the end by rounding alone is in the range.
+    while (std::ldexp(low, static_cast<int>(tried.last) - kMaxExtensions + 1) < high * 1.0001) {
+      ++tried.last;
+    }
+    for (int i = 0; i <= static_cast<int>(tried.last) + kMaxExtensions; ++i) {
+      grid[a].add_value(absl::StrCat(std::ldexp(low, i - kMaxExtensions)));
+    }
+  }
+  if (plan->range.empty()) return absl::OkStatus();
+  if (settings > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--grid: a study with the range ", plan->range,
+                                                   " has no other setting; list the rates"));
+  }
+  if (plan->seeds.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--grid: the range ", plan->range,
+                     " needs two seeds: one chooses the rate, the other compares the models"));
+  }
+  plan->study.clear_grid();
+  for (const v1::Grid& axis : grid) *plan->study.add_grid() = axis;
+  plan->tried = {tried};  // of each model
+  return absl::OkStatus();
 }
 
 class Planner {
@@ -411,9 +464,12 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
   plan.study = study;
   plan.seeds = GetSeeds(study);
   plan.out = out;
+  PLUMB_RETURN_IF_ERROR(ExpandRange(placed.grid_places, &plan));
   Planner planner(placed, &plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
   PLUMB_RETURN_IF_ERROR(planner.AddGroups());
+  const CellRange all = {0, plan.cells.size() - 1};
+  plan.tried.assign(plan.models.size(), plan.range.empty() ? all : plan.tried.front());
   plan.warnings = WarnOfEqualModels(plan);
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));
@@ -428,7 +484,7 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
     }
   }
   // Which cells are the best is not known yet; the first ones have as many runs.
-  if (plan.chooses()) plan.SkipExcept(std::vector<size_t>(plan.models.size(), 0));
+  plan.SkipExcept(std::vector<size_t>(plan.models.size(), plan.tried.front().first));
   return plan;
 }
 
@@ -487,8 +543,54 @@ void StudyPlan::SkipExcept(const std::vector<size_t>& cell_of_model) {
   for (size_t i = 0; i < runs.size(); ++i) {
     const PlanGroup& group = groups[runs[i].group];
     const auto index = static_cast<int64_t>(i % seeds.size());  // of the seed
-    is_skipped[i] = index >= study.choosing_seeds() && group.cell != cell_of_model[group.model];
+    const bool judges = chooses() && index >= study.choosing_seeds();
+    const CellRange& cells_of_model = tried[group.model];
+    is_skipped[i] = group.cell < cells_of_model.first || group.cell > cells_of_model.last ||
+                    (judges && group.cell != cell_of_model[group.model]);
   }
+}
+
+bool StudyPlan::ExtendTried(const std::vector<size_t>& best_cells) {
+  bool extended = false;
+  for (size_t model = 0; model < models.size(); ++model) {
+    CellRange& range_of_model = tried[model];
+    if (best_cells[model] == range_of_model.first && range_of_model.first > 0) {
+      --range_of_model.first;
+      extended = true;
+    } else if (best_cells[model] == range_of_model.last && range_of_model.last + 1 < cells.size()) {
+      ++range_of_model.last;
+      extended = true;
+    }
+  }
+  return extended;
+}
+
+void StudyPlan::DropUntriedCells() {
+  CellRange used = tried.front();
+  for (const CellRange& own : tried) {
+    used = {std::min(used.first, own.first), std::max(used.last, own.last)};
+  }
+  const auto is_used = [&used](size_t cell) { return cell >= used.first && cell <= used.last; };
+  const std::vector<PlanGroup> all_groups = std::move(groups);
+  const std::vector<PlanRun> all_runs = std::move(runs);
+  const std::vector<bool> were_skipped = std::move(is_skipped);
+  groups.clear();
+  runs.clear();
+  is_skipped.clear();
+  for (size_t i = 0; i < all_runs.size(); ++i) {
+    PlanGroup group = all_groups[all_runs[i].group];
+    if (!is_used(group.cell)) continue;
+    if (i % seeds.size() == 0) {
+      group.cell -= used.first;
+      groups.push_back(std::move(group));
+    }
+    runs.push_back(all_runs[i]);
+    runs.back().group = groups.size() - 1;
+    is_skipped.push_back(were_skipped[i]);
+  }
+  cells = {cells.begin() + static_cast<std::ptrdiff_t>(used.first),
+           cells.begin() + static_cast<std::ptrdiff_t>(used.last) + 1};
+  for (CellRange& own : tried) own = {own.first - used.first, own.last - used.first};
 }
 
 TrainRequest StudyPlan::Request(const PlanRun& run) const {
@@ -522,6 +624,14 @@ std::string StudyPlan::StudyText() const {
   absolute.set_data(AbsolutePath(study.data()));
   absolute.set_train(AbsolutePath(study.train()));
   absolute.set_init(AbsolutePath(study.init()));
+  absolute.clear_grid();
+  for (const v1::Grid& axis : study.grid()) {
+    v1::Grid* const own = absolute.add_grid();
+    *own = axis;
+    if (range.empty() || !IsSetting(axis.field())) continue;
+    own->clear_value();
+    own->add_value(range);
+  }
   return absl::StrCat(
       "# The study that plumb compare ran. run.json of each run next to this file identifies its "
       "inputs.\n",

@@ -70,15 +70,24 @@ struct PlanRun {
   }
 };
 
+// Cells with consecutive indices that a model is trained in.
+struct CellRange {
+  size_t first = 0, last = 0;
+};
+
 struct StudyPlan {
-  v1::Study study;
+  v1::Study study;              // a range of the grid has all its values
   std::vector<uint64_t> seeds;  // GetSeeds(study)
   std::string out;
   std::vector<PlanModel> models;
   std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
   std::vector<PlanGroup> groups;  // model by model, each in the order of the cells
   std::vector<PlanRun> runs;      // group by group, each in seed order
-  std::vector<bool> is_skipped;   // runs that are not trained (study.choosing_seeds); empty: none
+  // Learning rates of a range of the grid, "0.005..0.02", which a model leaves for lower and higher
+  // ones while its best one is the first or the last that it was trained with; "" without a range.
+  std::string range;
+  std::vector<CellRange> tried;       // one per model
+  std::vector<bool> is_skipped;       // runs that are not trained (SkipExcept); empty: none
   std::vector<std::string> warnings;  // oddities of the study, for the user
   std::shared_ptr<DatasetCache> datasets = std::make_shared<DatasetCache>();  // of all runs
 
@@ -86,11 +95,17 @@ struct StudyPlan {
   bool Has(size_t run) const { return is_skipped.empty() || !is_skipped[run]; }
   // Returns true if the first seeds choose the cells in which the others are trained.
   bool chooses() const { return study.choosing_seeds() > 0 && cells.size() > 1; }
-  // Skips the seeds that do not choose, except in one cell of each model.
+  // Skips the cells that are not tried and, if seeds choose, the other seeds except in one cell of
+  // each model.
   void SkipExcept(const std::vector<size_t>& cell_of_model);
+  // Tries the next cell of each model whose best cell is the first or the last that it was tried
+  // in. Returns false if there is none.
+  bool ExtendTried(const std::vector<size_t>& best_cells);
+  // Removes the cells of a range that no model was tried in.
+  void DropUntriedCells();
 
   TrainRequest Request(const PlanRun& run) const;
-  // Returns the content of OUT/study.pbtxt: the study with absolute paths.
+  // Returns the content of OUT/study.pbtxt: the study with absolute paths and its range.
   std::string StudyText() const;
 };
 

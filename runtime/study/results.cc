@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/study/study_directory.h"
@@ -117,26 +118,68 @@ std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& 
   return comparisons;
 }
 
+// Returns the number of diverged runs of a model in a cell and the mean loss of the others, over
+// the first `chosen_with` seeds; nullopt if the model has none of these runs.
+std::optional<std::pair<size_t, double>> ChoosingLoss(const StudyPlan& plan,
+                                                      const StudyResults& results, size_t model,
+                                                      size_t cell, size_t chosen_with) {
+  const size_t first = RunIndex(plan, GroupIndex(plan, model, cell), 0);
+  std::vector<double> losses;
+  bool is_trained = false;
+  for (size_t i = first; i < first + chosen_with; ++i) {
+    is_trained |= results.records[i].is_present;
+    if (const auto& value = results.runs[i].metric[results.judged]) losses.push_back(*value);
+  }
+  if (!is_trained) return std::nullopt;
+  return std::make_pair(chosen_with - losses.size(), losses.empty() ? 0.0 : Summarize(losses).mean);
+}
+
 // Returns the best cell of a model over the first `chosen_with` seeds.
 size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model,
                 size_t chosen_with) {
   size_t best = 0;
-  std::pair<size_t, double> lowest(chosen_with + 1, 0);  // diverged runs, mean loss
+  std::pair<size_t, double> lowest(chosen_with + 1, 0);
   for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
-    std::vector<double> losses;
-    for (size_t k = 0; k < chosen_with; ++k) {
-      const auto& value =
-          results.runs[RunIndex(plan, GroupIndex(plan, model, cell), k)].metric[results.judged];
-      if (value) losses.push_back(*value);
-    }
-    const std::pair<size_t, double> own(chosen_with - losses.size(),
-                                        losses.empty() ? 0 : Summarize(losses).mean);
-    if (own < lowest) {
-      lowest = own;
-      best = cell;
-    }
+    const auto own = ChoosingLoss(plan, results, model, cell, chosen_with);
+    if (!own || *own >= lowest) continue;
+    lowest = *own;
+    best = cell;
   }
   return best;
+}
+
+// Returns the cells in the order of their values if they are numbers of one field; else none.
+std::vector<size_t> CellsInOrder(const StudyPlan& plan) {
+  std::vector<std::pair<double, size_t>> values;
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    double value;
+    if (plan.cells[cell].size() != 1 || !absl::SimpleAtod(plan.cells[cell][0].second, &value)) {
+      return {};
+    }
+    values.emplace_back(value, cell);
+  }
+  std::sort(values.begin(), values.end());
+  std::vector<size_t> cells;
+  for (const auto& [value, cell] : values) cells.push_back(cell);
+  return cells;
+}
+
+// Sets best->neighbours from best->cells.
+void CompareWithNextCells(const StudyPlan& plan, const StudyResults& results, BestSettings* best) {
+  const std::vector<size_t> order = CellsInOrder(plan);
+  for (size_t model = 0; model < plan.models.size() && !order.empty(); ++model) {
+    const auto at = std::find(order.begin(), order.end(), best->cells[model]);
+    const auto own = ChoosingLoss(plan, results, model, *at, best->chosen_with);
+    const auto add = [&](std::vector<size_t>::const_iterator next) {
+      const auto other = ChoosingLoss(plan, results, model, *next, best->chosen_with);
+      if (!own || !other) return std::numeric_limits<double>::quiet_NaN();
+      const bool is_comparable = other->first == own->first && own->first < best->chosen_with;
+      return is_comparable ? other->second - own->second : std::numeric_limits<double>::infinity();
+    };
+    best->neighbours.push_back(
+        {at == order.begin() ? std::numeric_limits<double>::quiet_NaN() : add(at - 1),
+         at + 1 == order.end() ? std::numeric_limits<double>::quiet_NaN() : add(at + 1)});
+  }
 }
 
 // Chooses the best cell of each model, and compares the models in them.
@@ -147,6 +190,7 @@ void CompareBestSettings(const StudyPlan& plan, StudyResults* results) {
   for (size_t model = 0; model < plan.models.size(); ++model) {
     best.cells.push_back(BestCell(plan, *results, model, best.chosen_with));
   }
+  CompareWithNextCells(plan, *results, &best);
   const RunValues values =
       ValuesInCells(plan, *results, best.cells, results->judged, best.chosen_with);
   best.comparison = CompareModels(values, plan.study.margin());

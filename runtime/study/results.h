@@ -3,6 +3,7 @@
 #ifndef PLUMB_RUNTIME_STUDY_RESULTS_H_
 #define PLUMB_RUNTIME_STUDY_RESULTS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,6 +47,10 @@ struct BestSettings {
   // lowest mean of the judged metric, over the first `chosen_with` seeds of the study.
   std::vector<size_t> cells;
   size_t chosen_with = 0;
+  // Differences of each model's choosing loss with the next lower and the next higher value from
+  // that in its best cell, in nats: they show how flat the optimum is. Infinite if more runs
+  // diverge there; NaN at an edge of the grid. Empty unless the only setting is a number.
+  std::vector<std::array<double, 2>> neighbours;
   Comparison comparison;  // over the other seeds
 };
 

@@ -67,5 +67,50 @@ for a, b in zip(all_["best"]["models"], chosen["best"]["models"]):
     assert {**a, "mean_rank": 0} == {**b, "mean_rank": 0}, (a, b)
 EOF_PYTHON
 [ "$(find "$study/chosen/runs" -name result.json | wc -l)" = 36 ]
+
+# A range of rates extends for the models whose best rate is at an end, with a store and when it is resumed.
+range_of() {
+  "$plumb" compare "$source"/examples/why_normalise/{pre,post}.pbtxt --data "$source/examples/data/names.txt" \
+    --set train.max_steps=60 --set model.n_layer=2 --samples 0 --quiet "$@"
+}
+range="train.learning_rate=0.001..0.002"
+range_of --grid "$range" --seeds 6 --choosing-seeds 2 --store "$study/store" --out "$study/range" > "$study/text"
+grep -q 'value: "0.001..0.002"' "$study/range/study.pbtxt"
+cp "$study/range/runs.csv" "$study/first.csv"
+range_of --grid "$range" --seeds 6 --choosing-seeds 2 --out "$study/range" > /dev/null
+cmp "$study/first.csv" "$study/range/runs.csv"
+range_of --grid "$range" --seeds 6 --choosing-seeds 2 --store "$study/store" --out "$study/again" > /dev/null
+cmp "$study/first.csv" "$study/again/runs.csv"
+python3 - "$study" << 'EOF_RANGE'
+import collections, csv, json, sys
+report = json.load(open(f"{sys.argv[1]}/range/report.json", encoding="utf-8"))
+rates, chosen = collections.defaultdict(lambda: collections.defaultdict(list)), collections.defaultdict(set)
+for run in csv.DictReader(open(f"{sys.argv[1]}/range/runs.csv", encoding="utf-8")):
+    rate = float(run["train.learning_rate"])
+    if int(run["seed"]) <= 2:
+        rates[run["model"]][rate].append(float(run["validation"]))
+    else:
+        chosen[run["model"]].add(rate)
+assert set(rates) == {"pre", "post"}, rates
+for model, losses in rates.items():
+    tried = sorted(losses)
+    assert len(tried) > 2 and all(abs(b / a - 2) < 1e-3 for a, b in zip(tried, tried[1:])), tried
+    best = min(tried, key=lambda rate: sum(losses[rate]))
+    assert chosen[model] == {best} and tried[0] < best < tried[-1], (model, best, tried)
+assert "edge" not in json.dumps(report["best"]), report["best"]
+assert len(report["groups"]) <= 2 * len({rate for losses in rates.values() for rate in losses}), "untried rates are reported"
+EOF_RANGE
+refused() {
+  local words=$1
+  shift
+  if range_of --out "$study/none" "$@" 2> "$study/error"; then exit 1; fi
+  grep -q -- "$words" "$study/error" || { cat "$study/error" >&2; exit 1; }
+}
+refused "only learning rates have" --grid train.max_steps=10..20
+refused "two rates above 0, the lower one first" --grid train.learning_rate=0.02..0.01
+refused "the only value of its field" --grid train.learning_rate=0.01..0.02,0.5
+refused "has no other setting" --grid "$range" --grid model.n_layer=2,4
+refused "needs two seeds" --grid "$range" --seeds 1
+
 if study_of --choosing-seeds 6 --out "$study/none" 2> "$study/error"; then exit 1; fi
 grep -q "no seed is left to compare" "$study/error"

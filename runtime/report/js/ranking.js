@@ -18,6 +18,7 @@ function rankingRows(report, view, label, entries, pickOf) {
         ? "no run finished"
         : format.loss(result.mean) + (result.runs > 1 ? intervalText(result) : ""),
       failureText(result),
+      result?.neighbours && `next lower and higher value ${result.neighbours}`,
       result?.place && entries.length > 1 && `place ${[...new Set(result.place)].join("–")}`,
     ]
       .filter(Boolean)
