@@ -64,8 +64,7 @@ def read_placements(paths):
 
 def make_quick(protocol):
     """Makes all rungs tiny: their numbers mean nothing."""
-    protocol["rates"].update(first=[0.01, 0.02], lowest=0.005, highest=0.04)
-    for group in ("all", "authors", "picked"):
+    for group in ("all", "picked"):
         protocol["seeds"][group] = {"choosing": 2, "judged": 3}
     protocol["bootstrap"]["samples"] = 50
     for rung in protocol["rungs"] + [protocol["defaults"]]:
@@ -73,34 +72,19 @@ def make_quick(protocol):
         rung.update(steps=10, width=min(rung.get("width", 16), 32), depth=min(rung.get("depth", 4), 8))
 
 
-def next_rates(protocol, runs):
-    """Returns the best rate of a placement's choosing runs, and the rate to train because the best one is at an edge, or None."""
-    rule = protocol["rates"]
-    losses = collections.defaultdict(list)
-    for run in runs:
-        losses[run["rate"]].append(check_page.loss_of(run))
-
-    def key(rate):
-        finished = [loss for loss in losses[rate] if loss < math.inf]
-        return len(losses[rate]) - len(finished), sum(finished) / len(finished) if finished else math.inf
-
-    best = min(losses, key=lambda rate: (key(rate), rate))
-    for edge, following in ((min(losses), min(losses) / rule["factor"]), (max(losses), max(losses) * rule["factor"])):
-        if best == edge and rule["lowest"] <= following <= rule["highest"]:
-            return best, following
-    return best, None
-
-
 class Rung:
-    """A rung with the files that describe its models and recipes, and the runs that it has so far."""
+    """A rung with the files that describe its models and its recipe."""
 
     def __init__(self, ladder, rung, placements):
-        self.ladder, self.rung, self.placements = ladder, rung, placements
+        self.ladder, self.rung = ladder, rung
+        baseline = ladder.protocol["families"]["baseline"]
+        self.placements = sorted(placements, key=lambda name: name != baseline)
+        self.seeds = dict(ladder.protocol["seeds"]["picked" if rung["placements"] == "picked" else "all"])
+        self.seeds["judged"] = rung.get("judged", self.seeds["judged"])
         self.task = ladder.protocol["tasks"][rung["task"]]
         self.data = ladder.data(rung["task"])
         self.data_hash = file_hash(self.data)[:16]
         self.work = os.path.join(ladder.out, rung["name"])
-        self.runs, self.judged_folders, self.twins, self.seconds = [], [], {}, 0.0
         for name in placements:
             write(self.model(name), self.model_text(name))
 
@@ -123,114 +107,51 @@ class Rung:
         steps = self.rung["steps"]
         return line.replace("{percent}", f"{steps / 100:g}").replace("{tenth}", str(steps // 10))
 
-    def added(self, name):
-        """Returns the lines that this placement's recipe has besides those of the rung."""
-        if self.rung["placements"] != "authors":
-            return ()
-        return tuple(self.ladder.protocol["authors_recipe"]["placements"].get(name, ()))
-
-    def seed_counts(self):
-        count = self.ladder.protocol["seeds"][self.rung["placements"]]
-        return dict(count, judged=self.rung.get("judged", count["judged"]))
-
-    def seeds(self, part):
-        count = self.seed_counts()
-        first = 1 if part == "choosing" else count["choosing"] + 1
-        return range(first, first + count[part])
-
-    def arguments(self, names, rates, seeds, added):
+    def arguments(self, names):
         """Returns the arguments of plumb compare, without its directory."""
-        rung = self.rung
-        lines = [f"max_steps: {rung['steps']}", f"batch_size: {rung['batch']}", *self.ladder.protocol["recipe"],
-                 *rung["add"], *added, f"data {{ {self.task['format']} val_fraction: 0.1 }}"]
-        text = self.filled("\n".join(lines)) + "\n"
-        recipe = os.path.join(self.work, f"train-{hashlib.sha256(text.encode()).hexdigest()[:8]}.pbtxt")
-        write(recipe, text)
-        return (["compare", *map(self.model, names), "--data", self.data, "--train", recipe, "--samples", "0", "--quiet",
-                 "--grid", "train.learning_rate=" + ",".join(f"{rate:g}" for rate in rates)] +
-                [word for seed in seeds for word in ("--seed", str(seed))])
-
-    def train(self, names, rates, part):
-        """Trains the placements with each rate and each seed of the part, or takes the runs from the store."""
-        groups = collections.defaultdict(list)
-        for name in names:
-            groups[self.added(name)].append(name)
-        for added, group in groups.items():
-            arguments = self.arguments(group, rates, self.seeds(part), added)
-            study = os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
-            self.ladder.plumb(*arguments, "--store", self.ladder.store, "--overwrite", "--out", study)
-            with open(os.path.join(study, "runs.csv"), encoding="utf-8", newline="") as file:
-                for run in csv.DictReader(file):
-                    self.runs.append(dict(run, placement=run["model"], part=part, protocol=self.ladder.hash,
-                                          rate=float(run.get("train.learning_rate") or rates[0]), data=self.data_hash))
-            self.seconds += seconds_of(study)
-            if part == "judged":
-                self.judged_folders.append(study)
-            else:
-                shutil.rmtree(study)  # The store has its runs.
+        protocol, rung = self.ladder.protocol, self.rung
+        lines = [f"max_steps: {rung['steps']}", f"batch_size: {rung['batch']}", *protocol["recipe"], *rung["add"],
+                 f"data {{ {self.task['format']} val_fraction: 0.1 }}"]
+        recipe = os.path.join(self.work, "train.pbtxt")
+        write(recipe, self.filled("\n".join(lines)) + "\n")
+        return ["compare", *map(self.model, names), "--data", self.data, "--train", recipe, "--samples", "0", "--quiet",
+                "--grid", f"train.learning_rate={protocol['rates']['range']}", "--choosing-seeds", str(self.seeds["choosing"]),
+                "--seeds", str(sum(self.seeds.values())), "--margin", f"{protocol['families']['margin']:g}"]
 
     def estimate(self):
-        """Returns the expected minutes of all runs, with five rates for each placement. Of many placements a quarter is timed.
-
-        Steps take what plumb estimates from a few of them. Short runs show what each run adds, its evaluation, and what each call
-        of plumb adds: a placement is in about four.
-        """
+        """Returns the expected minutes of all runs, with five rates for each placement. Of many placements a quarter is timed."""
         timed = self.placements[::4 if len(self.placements) > 20 else 1]
-        count = self.seed_counts()
-        rate = [self.ladder.protocol["rates"]["lowest"]]  # No run of it diverges while it is timed.
-        seeds = range(1, 5 * count["choosing"] + count["judged"] + 1)
-        study = os.path.join(self.work, "estimate")
-        shutil.rmtree(study, ignore_errors=True)
-        dry = json.loads(self.ladder.plumb(*self.arguments(timed, rate, seeds, ()), "--dry-run", "--json", "--out", study))
-        begun = time.monotonic()
-        self.ladder.plumb(*self.arguments(timed, rate, [1], ()), "--set", f"train.max_steps={self.rung['steps'] // 50 + 1}",
-                          "--out", study)
-        runs = seconds_of(study) / dry["runs_at_a_time"]
-        call = time.monotonic() - begun - runs
-        shutil.rmtree(study)
-        return (dry["seconds"] + runs * len(seeds) + call * 4) / 60 * len(self.placements) / len(timed)
+        nowhere = os.path.join(self.work, "estimate")
+        dry = json.loads(self.ladder.plumb(*self.arguments(timed), "--dry-run", "--json", "--out", nowhere))
+        runs = (5 * self.seeds["choosing"] + self.seeds["judged"]) * len(self.placements)
+        return dry["seconds"] / 60 * runs / dry["runs"]
 
-    def drop_twins(self):
-        """Keeps one of the placements that are the same model in this task: all their choosing runs have the same losses."""
-        firsts = {}
-        baseline = self.ladder.protocol["families"]["baseline"]
-        for name in sorted(self.placements, key=lambda name: (name != baseline, name)):
-            runs = [run for run in self.runs if run["placement"] == name]
-            key = tuple(sorted((run["rate"], run["seed"], run["validation"], run["last_100"]) for run in runs))
-            if any(run["status"] == "finished" for run in runs) and firsts.setdefault(key, name) != name:
-                self.twins[name] = firsts[key]
-        self.placements = [name for name in self.placements if name not in self.twins]
+    def study(self):
+        """Trains what the store does not have. Returns the runs, the report, and the seconds that the runs took when trained."""
+        arguments = self.arguments(self.placements)
+        study = os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
+        choosing = self.seeds["choosing"]
+        self.ladder.plumb(*arguments, "--store", self.ladder.store, "--overwrite", "--out", study)
+        with open(os.path.join(study, "runs.csv"), encoding="utf-8", newline="") as file:
+            runs = [dict(run, placement=run["model"], part="choosing" if int(run["seed"]) <= choosing else "judged",
+                         protocol=self.ladder.hash, rate=float(run["train.learning_rate"]), data=self.data_hash)
+                    for run in csv.DictReader(file)]
+        found = runs, json.loads(read(os.path.join(study, "report.json"))), seconds_of(study)
+        shutil.rmtree(study)  # The store has its runs.
+        return found
 
-    def choose(self):
-        """Trains the choosing seeds, and returns the placements by their best rate."""
-        rates = {tuple(self.ladder.protocol["rates"]["first"]): list(self.placements)}
-        while rates:
-            for tried, names in rates.items():
-                self.train(names, list(tried), "choosing")
-            self.drop_twins()
-            best, rates = collections.defaultdict(list), collections.defaultdict(list)
-            for name in self.placements:
-                rate, following = next_rates(self.ladder.protocol, [run for run in self.runs if run["placement"] == name])
-                best[rate].append(name)
-                if following:
-                    rates[(following,)].append(name)
-        return best
-
-    def judge(self, best):
-        """Trains the judged seeds with these rates, and returns plumb's comparison of each placement with the baseline."""
-        for rate, names in best.items():
-            self.train(names, [rate], "judged")
-        baseline = self.ladder.protocol["families"]["baseline"]
-        folders = sorted((folder for study in self.judged_folders for folder in glob.glob(os.path.join(study, "runs", "*"))),
-                         key=lambda folder: (not os.path.basename(folder).startswith(baseline + "-"), folder))
-        report = os.path.join(self.work, "report")
-        self.ladder.plumb("report", *folders, "--quiet", "--out", report)
-        for study in self.judged_folders:
-            shutil.rmtree(study)
-        found = json.loads(read(os.path.join(report, "report.json")))
-        names = [group["name"] for group in found["groups"]]
-        return {names[pair["group"]]: {key: pair[key] for key in ("mean", "low", "high", "lower", "higher", "test", "p_holm")}
-                for pair in found["paired"] if pair["metric"] == found["judged"] and names[pair["against"]] == baseline}
+    def find_twins(self, runs):
+        """Returns, by name, the placements that are the same model as an earlier one: all their choosing runs have its losses."""
+        keys, firsts, twins = collections.defaultdict(set), {}, {}
+        for run in runs:
+            if run["part"] == "choosing":
+                keys[run["placement"]].add((run["rate"], run["seed"], run["status"], run["validation"], run["last_100"]))
+        for name in self.placements:
+            if any(run[2] == "finished" for run in keys[name]):
+                first = firsts.setdefault(frozenset(keys[name]), name)
+                if first != name:
+                    twins[name] = first
+        return twins
 
     def run(self):
         done = self.ladder.facts(self.rung["name"])
@@ -238,20 +159,28 @@ class Rung:
                 f"about {self.estimate():.1f} minutes if no run is stored")
         print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps, {cost}", flush=True)
         begun = time.monotonic()
-        paired = self.judge(self.choose())
-        self.runs.sort(key=lambda run: (run["part"], run["placement"], run["rate"], int(run["seed"])))
+        runs, report, seconds = self.study()
+        twins = self.find_twins(runs)
+        if twins:  # They are compared once.
+            self.placements = [name for name in self.placements if name not in twins]
+            runs, report, seconds = self.study()
+        names = [model["name"] for model in report["models"]]
+        figures = ("mean", "low", "high", "lower", "higher", "test", "p_holm", "p_equal")
+        paired = {names[pair["model"]]: {key: pair[key] for key in figures}
+                  for pair in report["best"]["paired"] if pair["against"] == 0}
+        runs.sort(key=lambda run: (run["part"], run["placement"], run["rate"], int(run["seed"])))
         text = io.StringIO()
         table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
         table.writeheader()
-        table.writerows(self.runs)
+        table.writerows(runs)
         path = os.path.join(self.ladder.results, self.rung["name"])
         facts = {"version": self.ladder.protocol["version"], "protocol": self.ladder.hash, "plumb": self.ladder.version,
-                 "runs": len(self.runs), "processor_seconds": round(self.seconds, 3), "same_model": self.twins, "paired": paired}
+                 "runs": len(runs), "processor_seconds": round(seconds, 3), "same_model": twins, "paired": paired}
         write(path + ".json", json.dumps(facts, indent=1) + "\n")
         with open(path + ".csv.gz.part", "wb") as file:
             file.write(gzip.compress(text.getvalue().encode(), mtime=0))
         os.replace(path + ".csv.gz.part", path + ".csv.gz")
-        print(f"{self.rung['name']}: {len(self.runs)} runs took {self.seconds / 60:.1f} minutes of processors; this call took "
+        print(f"{self.rung['name']}: {len(runs)} runs took {seconds / 60:.1f} minutes of processors; this call took "
               f"{(time.monotonic() - begun) / 60:.1f} minutes", flush=True)
 
 
@@ -320,10 +249,7 @@ class Ladder:
         kind = rung["placements"]
         if kind == "all":
             return sorted(self.placements)
-        if kind == "authors":
-            names = list(self.protocol["authors_recipe"]["placements"])
-        else:
-            names = self.picked(rung)
+        names = self.picked(rung) if kind == "picked" else kind
         return [name for name in dict.fromkeys(names + self.added) if name in self.placements]
 
     def run(self, only, estimate):
