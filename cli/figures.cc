@@ -122,10 +122,12 @@ absl::StatusOr<StepTime> TimeStep(TrainRun* run) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   while (!run->done() && time.steps < kMaxSteps && (time.steps == 0 || passed() < kMaxSeconds)) {
-    PLUMB_ASSIGN_OR_RETURN(const StepReport report, run->Step());
-    if (time.steps == 0 || report.seconds < time.seconds) {
-      time.seconds = report.seconds;
-      time.tokens = report.tokens;
+    const absl::StatusOr<StepReport> report = run->Step();
+    if (time.steps > 0 && absl::IsAborted(report.status())) break;  // It diverged.
+    PLUMB_RETURN_IF_ERROR(report.status());
+    if (time.steps == 0 || report->seconds < time.seconds) {
+      time.seconds = report->seconds;
+      time.tokens = report->tokens;
     }
     ++time.steps;
   }

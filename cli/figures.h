@@ -48,7 +48,8 @@ struct StepTime {
   int64_t steps = 0;   // number of steps taken
 };
 
-// Takes at least one and at most five steps of a run, and starts none after two seconds.
+// Takes at least one and at most five steps of a run, and starts none after two seconds or after
+// one that diverged.
 absl::StatusOr<StepTime> TimeStep(TrainRun* run);
 
 Json MemoryJson(const TrainingMemory& memory);

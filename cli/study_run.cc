@@ -156,7 +156,8 @@ void StudyConsole::PrintInterrupted() {
 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, bool quiet,
                               StudyConsole* console, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(const StudyPlan plan, PlanStudy(request, console, runtime));
+  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanStudy(request, console, runtime));
+  plan.DropUntriedCells();
   PLUMB_ASSIGN_OR_RETURN(const StudyRequirements needs,
                          ComputeRequirements(plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(needs, plan));

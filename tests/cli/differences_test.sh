@@ -100,6 +100,10 @@ for model, losses in rates.items():
 assert "edge" not in json.dumps(report["best"]), report["best"]
 assert len(report["groups"]) <= 2 * len({rate for losses in rates.values() for rate in losses}), "untried rates are reported"
 EOF_RANGE
+# A dry run counts the rates of the range, and times models that diverge.
+range_of --grid train.learning_rate=1..2 --seeds 6 --choosing-seeds 2 --set train.max_steps=9 --dry-run --json --out "$study/none" \
+  > "$study/dry"
+python3 -c "import json, sys; assert json.load(sys.stdin)['runs'] == 2 * (2 * 2 + 4)" < "$study/dry"
 refused() {
   local words=$1
   shift
