@@ -45,7 +45,7 @@ SECONDS = 120
 # consist of numbers count as well. Losses must be close.
 VARIES = re.compile(
     r"\bloss\b|^time |tokens/s|GFLOP|GB/s|\bthreads?\b|scratch|^ *peak |\bgradient|^ *gain |slope|^ *growth |"
-    r"first 50|last 100|max of first|[±−]")
+    r"first 50|last 100|max of first|collapsed in|[±−]")
 NEAR = 0.10
 NUMBER = re.compile(r"<?[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 PROGRESS = re.compile(r"^(?:step \d+(?:/\d+)? |.*, seed \d+: loss .* after \d+ steps)")
