@@ -107,28 +107,37 @@ class Rung:
         steps = self.rung["steps"]
         return line.replace("{percent}", f"{steps / 100:g}").replace("{tenth}", str(steps // 10))
 
-    def arguments(self, names):
-        """Returns the arguments of plumb compare, without its directory."""
+    def arguments(self, names, choosing, judged):
+        """Returns the arguments of plumb compare for so many seeds, without its directory."""
         protocol, rung = self.ladder.protocol, self.rung
         lines = [f"max_steps: {rung['steps']}", f"batch_size: {rung['batch']}", *protocol["recipe"], *rung["add"],
                  f"data {{ {self.task['format']} val_fraction: 0.1 }}"]
         recipe = os.path.join(self.work, "train.pbtxt")
         write(recipe, self.filled("\n".join(lines)) + "\n")
         return ["compare", *map(self.model, names), "--data", self.data, "--train", recipe, "--samples", "0", "--quiet",
-                "--grid", f"train.learning_rate={protocol['rates']['range']}", "--choosing-seeds", str(self.seeds["choosing"]),
-                "--seeds", str(sum(self.seeds.values())), "--margin", f"{protocol['families']['margin']:g}"]
+                "--grid", f"train.learning_rate={protocol['rates']['range']}", "--choosing-seeds", str(choosing),
+                "--seeds", str(choosing + judged), "--margin", f"{protocol['families']['margin']:g}"]
 
     def estimate(self):
-        """Returns the expected minutes of all runs, with five rates for each placement. Of many placements a quarter is timed."""
+        """Returns the expected minutes of all runs, with five rates for each placement. Of many placements a quarter is timed.
+
+        Steps take what plumb estimates from a few of them, and runs of one step show what a run adds, such as its validation.
+        """
         timed = self.placements[::4 if len(self.placements) > 20 else 1]
-        nowhere = os.path.join(self.work, "estimate")
-        dry = json.loads(self.ladder.plumb(*self.arguments(timed), "--dry-run", "--json", "--out", nowhere))
-        runs = (5 * self.seeds["choosing"] + self.seeds["judged"]) * len(self.placements)
-        return dry["seconds"] / 60 * runs / dry["runs"]
+        study = os.path.join(self.work, "estimate")
+        arguments = self.arguments(timed, choosing=1, judged=1)
+        dry = json.loads(self.ladder.plumb(*arguments, "--dry-run", "--json", "--out", study))
+        shutil.rmtree(study, ignore_errors=True)
+        begun = time.monotonic()
+        self.ladder.plumb(*arguments, "--set", "train.max_steps=1", "--out", study)
+        with open(os.path.join(study, "runs.csv"), encoding="utf-8") as file:
+            seconds = dry["seconds"] / dry["runs"] + (time.monotonic() - begun) / (len(file.readlines()) - 1)
+        shutil.rmtree(study)
+        return seconds / 60 * (5 * self.seeds["choosing"] + self.seeds["judged"]) * len(self.placements)
 
     def study(self):
         """Trains what the store does not have. Returns the runs, the report, and the seconds that the runs took when trained."""
-        arguments = self.arguments(self.placements)
+        arguments = self.arguments(self.placements, **self.seeds)
         study = os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
         choosing = self.seeds["choosing"]
         self.ladder.plumb(*arguments, "--store", self.ladder.store, "--overwrite", "--out", study)
@@ -155,9 +164,11 @@ class Rung:
 
     def run(self):
         done = self.ladder.facts(self.rung["name"])
-        cost = (f"took {done['processor_seconds'] / 60:.1f} minutes of processors before" if done else
-                f"about {self.estimate():.1f} minutes if no run is stored")
-        print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps, {cost}", flush=True)
+        cost = "" if done else f", about {self.estimate():.1f} minutes if no run is stored"
+        print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps{cost}", flush=True)
+        if done and set(self.placements) <= {self.placements[0], *done["paired"], *done["same_model"]}:
+            print(f"{self.rung['name']}: has its results", flush=True)
+            return
         begun = time.monotonic()
         runs, report, seconds = self.study()
         twins = self.find_twins(runs)

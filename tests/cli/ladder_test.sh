@@ -17,6 +17,7 @@ grep -q '^| `post` |' "$work/page.md"
 
 # JSON files have the seconds that training took: they are equal only if every run is from the store.
 cp -r "$work/out/results" "$work/first"
+rm "$work"/out/results/{base,recall,muon_width_64}.*
 run --rung base --rung recall --rung muon_width_64
 diff -r "$work/first" "$work/out/results"
 
