@@ -352,6 +352,14 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
   return WriteFileAtomically(path, absl::MakeConstSpan(&content, 1));
 }
 
+absl::Status WriteNewFile(const std::string& path, absl::string_view content) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  FileDescriptor file(Files().Open(path.c_str(), kFlags, 0666));
+  if (file.get() < 0) return FromErrno(path, "cannot create");
+  return WritePieces(
+      file.get(), [content](PieceSink sink) { return sink(content); }, path);
+}
+
 absl::Status RemoveTemporaries(const std::string& directory,
                                absl::Span<const absl::string_view> names) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> found, ListDirectory(directory));

@@ -56,6 +56,11 @@ struct FileContent {
 // once, at the end: after a crash of the system before that, any of them may be missing.
 absl::Status WriteFilesAtomically(absl::Span<const FileContent> files);
 
+// Writes a file that does not exist, and syncs nothing: after a crash of the system it may be
+// shorter. For directories that appear by a rename when they are complete, and are checked when
+// they are read.
+absl::Status WriteNewFile(const std::string& path, absl::string_view content);
+
 // Removes the temporary files of WriteFileAtomically for the files `names` in `directory`, which
 // remain if its process was killed. Requires: no other process writes there.
 absl::Status RemoveTemporaries(const std::string& directory,

@@ -236,8 +236,7 @@ absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, Host
     const size_t no_cell = plan->cells.size();
     plan->SkipExcept(std::vector<size_t>(plan->models.size(), no_cell));
     PLUMB_RETURN_IF_ERROR(TrainPhase(request, *plan, store, host, runtime));
-    PLUMB_ASSIGN_OR_RETURN(const StudyResults chosen, CollectResults(*plan));
-    best_cells = chosen.best->cells;
+    PLUMB_ASSIGN_OR_RETURN(best_cells, ChooseCells(*plan));
     if (plan->range.empty() || !plan->ExtendTried(best_cells)) break;
   }
   if (!best_cells.empty()) plan->SkipExcept(best_cells);

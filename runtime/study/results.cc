@@ -63,6 +63,53 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
   return figures;
 }
 
+// Reads all run directories.
+absl::StatusOr<std::vector<RunRecord>> ReadRecords(const StudyPlan& plan) {
+  std::vector<RunRecord> records;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlanRun& run = plan.runs[i];
+    if (!plan.is_skipped.empty() && plan.is_skipped[i]) {
+      records.emplace_back();
+      records.back().is_present = false;
+      continue;
+    }
+    PLUMB_RETURN_IF_ERROR(CheckInputs(run));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory));
+    if (!record.has_result) {
+      return absl::DataLossError(absl::StrCat(run.directory,
+                                              "/result.json: is not readable; delete ",
+                                              run.directory, " to train this run again"));
+    }
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+// Returns true if a run has the metric.
+bool IsMeasured(const StudyResults& results, Metric metric) {
+  return std::any_of(results.groups.begin(), results.groups.end(),
+                     [metric](const GroupFigures& group) { return group.metric[metric].n > 0; });
+}
+
+// Evaluates the runs and the groups, and compares nothing.
+StudyResults EvaluateRuns(const StudyPlan& plan, std::vector<RunRecord> records) {
+  StudyResults results;
+  results.records = std::move(records);
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    // The runs of a group are in seed order.
+    const std::vector<double>& entropies = plan.groups[plan.runs[i].group].unigram_entropies;
+    results.runs.push_back(FiguresOfRun(results.records[i], entropies[i % entropies.size()]));
+  }
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    results.groups.push_back(FiguresOfGroup(plan, group, results));
+  }
+  const bool has_validation =
+      std::all_of(plan.groups.begin(), plan.groups.end(),
+                  [](const PlanGroup& group) { return group.training.has_validation; });
+  if (has_validation && IsMeasured(results, kValidation)) results.judged = kValidation;
+  return results;
+}
+
 // Returns the index of a group's run with the k-th seed. The runs of a group are in seed order.
 size_t RunIndex(const StudyPlan& plan, size_t group, size_t k) {
   return group * plan.seeds.size() + k;
@@ -106,11 +153,8 @@ std::vector<RunValues> ValuesByCell(const StudyPlan& plan, const StudyResults& r
 // Compares the models in each cell.
 std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& results,
                                      Metric metric) {
-  const bool is_measured =
-      std::any_of(results.groups.begin(), results.groups.end(),
-                  [metric](const GroupFigures& group) { return group.metric[metric].n > 0; });
   std::vector<Comparison> comparisons;
-  if (!is_measured) return comparisons;
+  if (!IsMeasured(results, metric)) return comparisons;
   for (const RunValues& values : ValuesByCell(plan, results, metric)) {
     comparisons.push_back(CompareModels(values, plan.study.margin()));
   }
@@ -134,16 +178,23 @@ std::optional<std::pair<size_t, double>> ChoosingLoss(const StudyPlan& plan,
   return std::make_pair(chosen_with - losses.size(), losses.empty() ? 0.0 : Summarize(losses).mean);
 }
 
-// Returns the best cell of a model over the first `chosen_with` seeds.
-size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model,
-                size_t chosen_with) {
-  size_t best = 0;
-  std::pair<size_t, double> lowest(chosen_with + 1, 0);
-  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
-    const auto own = ChoosingLoss(plan, results, model, cell, chosen_with);
-    if (!own || *own >= lowest) continue;
-    lowest = *own;
-    best = cell;
+// Returns the number of seeds that choose.
+size_t ChoosingSeeds(const StudyPlan& plan) {
+  return plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
+}
+
+// Returns the best cell of each model over the seeds that choose.
+std::vector<size_t> BestCells(const StudyPlan& plan, const StudyResults& results) {
+  const size_t chosen_with = ChoosingSeeds(plan);
+  std::vector<size_t> best(plan.models.size());
+  for (size_t model = 0; model < best.size(); ++model) {
+    std::pair<size_t, double> lowest(chosen_with + 1, 0);
+    for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+      const auto own = ChoosingLoss(plan, results, model, cell, chosen_with);
+      if (!own || *own >= lowest) continue;
+      lowest = *own;
+      best[model] = cell;
+    }
   }
   return best;
 }
@@ -185,11 +236,8 @@ void CompareWithNextCells(const StudyPlan& plan, const StudyResults& results, Be
 // Chooses the best cell of each model, and compares the models in them.
 void CompareBestSettings(const StudyPlan& plan, StudyResults* results) {
   BestSettings& best = results->best.emplace();
-  best.chosen_with =
-      plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
-  for (size_t model = 0; model < plan.models.size(); ++model) {
-    best.cells.push_back(BestCell(plan, *results, model, best.chosen_with));
-  }
+  best.chosen_with = ChoosingSeeds(plan);
+  best.cells = BestCells(plan, *results);
   CompareWithNextCells(plan, *results, &best);
   const RunValues values =
       ValuesInCells(plan, *results, best.cells, results->judged, best.chosen_with);
@@ -203,23 +251,10 @@ const char* const kMetricNames[kMetrics] = {"first 50", "last 100", "max of firs
                                             "validation"};
 
 StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records) {
-  StudyResults results;
-  results.records = std::move(records);
-  for (size_t i = 0; i < plan.runs.size(); ++i) {
-    // The runs of a group are in seed order.
-    const std::vector<double>& entropies = plan.groups[plan.runs[i].group].unigram_entropies;
-    results.runs.push_back(FiguresOfRun(results.records[i], entropies[i % entropies.size()]));
-  }
-  for (size_t group = 0; group < plan.groups.size(); ++group) {
-    results.groups.push_back(FiguresOfGroup(plan, group, results));
-  }
+  StudyResults results = EvaluateRuns(plan, std::move(records));
   for (Metric metric : {kFirst50, kLast100, kMaxOfFirst20, kValidation}) {
     results.comparisons[metric] = CompareCells(plan, results, metric);
   }
-  const bool has_validation =
-      std::all_of(plan.groups.begin(), plan.groups.end(),
-                  [](const PlanGroup& group) { return group.training.has_validation; });
-  if (has_validation && !results.comparisons[kValidation].empty()) results.judged = kValidation;
   const std::vector<RunValues> values = ValuesByCell(plan, results, results.judged);
   results.mean_ranks = MeanRanks(values);
   if (values.size() == 1) {
@@ -244,24 +279,13 @@ const Comparison* StudyResults::Decisive() const {
 }
 
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
-  std::vector<RunRecord> records;
-  for (size_t i = 0; i < plan.runs.size(); ++i) {
-    const PlanRun& run = plan.runs[i];
-    if (!plan.is_skipped.empty() && plan.is_skipped[i]) {
-      records.emplace_back();
-      records.back().is_present = false;
-      continue;
-    }
-    PLUMB_RETURN_IF_ERROR(CheckInputs(run));
-    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory));
-    if (!record.has_result) {
-      return absl::DataLossError(absl::StrCat(run.directory,
-                                              "/result.json: is not readable; delete ",
-                                              run.directory, " to train this run again"));
-    }
-    records.push_back(std::move(record));
-  }
+  PLUMB_ASSIGN_OR_RETURN(std::vector<RunRecord> records, ReadRecords(plan));
   return EvaluateStudy(plan, std::move(records));
+}
+
+absl::StatusOr<std::vector<size_t>> ChooseCells(const StudyPlan& plan) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<RunRecord> records, ReadRecords(plan));
+  return BestCells(plan, EvaluateRuns(plan, std::move(records)));
 }
 
 std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,

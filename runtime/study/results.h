@@ -77,6 +77,9 @@ struct StudyResults {
 
 // Reads all run directories. Errors: a run directory is damaged.
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan);
+// Does the same for the seeds that choose, and returns the best cell of each model. Requires: two
+// cells and two seeds.
+absl::StatusOr<std::vector<size_t>> ChooseCells(const StudyPlan& plan);
 
 // Returns the probes of the runs of a group that have some.
 std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,

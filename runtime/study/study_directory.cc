@@ -208,7 +208,7 @@ absl::Status IncomingRun::Add(const std::string& path, absl::string_view content
   if (const size_t slash = whole.rfind('/'); slash > gathering_.size()) {
     PLUMB_RETURN_IF_ERROR(MakeDirectories(whole.substr(0, slash)));
   }
-  return WriteFileAtomically(whole, content);
+  return WriteNewFile(whole, content);
 }
 
 absl::Status IncomingRun::Finish() {
