@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
+#include "runtime/client/recipe.h"
+#include "runtime/convert/export_pytorch.h"
 #include "runtime/convert/export_run.h"
 #include "runtime/convert/import_run.h"
 
@@ -61,11 +65,39 @@ absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocatio
 struct ExportFlags {
   ExportRequest request;
   std::string family;  // a name or a file
+  std::string format;  // "": a checkpoint of a family; "pytorch"
+  std::vector<std::string> settings;
   bool json = false;
 };
 
+absl::StatusOr<int> ExportCode(const ExportFlags& flags, HostRuntime* runtime) {
+  if (!flags.family.empty() || flags.request.adapter) {
+    return absl::InvalidArgumentError(
+        "--family and --adapter are for checkpoints; drop them, or --format pytorch");
+  }
+  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(flags.settings));
+  if (!settings.train.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set train.", settings.train.front().first,
+                     ": this command does not train; set only model.*"));
+  }
+  const ExportRequest& request = flags.request;
+  PLUMB_RETURN_IF_ERROR(
+      WithWarnings(runtime, ExportPyTorch(runtime, {request.run, std::move(settings.model),
+                                                    request.out, request.average})));
+  if (flags.json) {
+    return ExitOk(PrintJson({{"directory", request.out}, {"format", flags.format}}));
+  }
+  return ExitOk(PrintResult(
+      absl::StrCat("wrote ", request.out, ": model.py for PyTorch, and model.safetensors\n")));
+}
+
 absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  if (!flags.format.empty()) return ExportCode(flags, runtime.get());
+  if (!flags.settings.empty()) {
+    return absl::InvalidArgumentError("--set is for --format pytorch with a model file");
+  }
   ExportRequest request = flags.request;
   const bool is_file = absl::EndsWith(flags.family, ".pbtxt");
   (is_file ? request.family_file : request.family) = flags.family;
@@ -119,12 +151,22 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
 void AddExportCommand(CLI::App* program, Invocation* invocation) {
   const auto flags = std::make_shared<ExportFlags>();
   CLI::App* app =
-      program->add_subcommand("export", "Write a run as a checkpoint for other programs");
-  AddRequired(app, "RUN", &flags->request.run, "Directory of a run, or one of its checkpoints");
+      program->add_subcommand("export", "Write a run as a checkpoint or code for other programs");
+  AddRequired(
+      app, "RUN", &flags->request.run,
+      "Directory of a run, or one of its checkpoints; with --format also a model file (.pbtxt)");
   app->option_defaults()->group("Output");
   app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
       ->required()
       ->type_name("DIR");
+  app->add_option("--format", flags->format,
+                  "pytorch: write model.py, which needs PyTorch only, and model.safetensors. "
+                  "Default: a checkpoint of a family")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"pytorch"}));
+  app->option_defaults()->group("Model");
+  AddRepeated(app, "--set", "FIELD=VALUE", &flags->settings,
+              "Set a field of a model file, e.g. model.d_model=768; repeatable");
   app->option_defaults()->group("Checkpoint");
   AddText(app, "--family", "FAMILY|FILE", &flags->family,
           "Layout of the checkpoint: the name of a family, or a file of one. Default: that of the "
@@ -140,7 +182,8 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb export runs/gpt2 --out gpt2-tuned\n"
-      "  plumb export runs/mine --family llama --out mine-llama\n\n"
+      "  plumb export runs/mine --family llama --out mine-llama\n"
+      "  plumb export mine.pbtxt --format pytorch --out mine-torch\n\n"
       "A model that the family's config.json cannot describe is refused, with the first op that\n"
       "differs.");
   RunWhenSelected(app, flags, Export, invocation);

@@ -22,7 +22,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base ranks onednn kernels graph plugin ops formats tokenizer data schema spec zoo model picture compile session capi client train study report convert runs"
+      order = "base ranks onednn kernels graph plugin ops formats tokenizer data schema spec zoo model picture pytorch compile session capi client train study report convert runs"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -42,6 +42,7 @@ wrong_includes() {
       only("zoo", "base formats spec schema")
       only("model", "base kernels graph plugin ops spec")
       only("picture", "base plugin spec")
+      only("pytorch", "base plugin spec model")
       only("compile", "base graph")
       # These are clients of plumb.h, which computes, and use the modules of files, data and the schema.
       only("client", "base ranks formats tokenizer data schema")

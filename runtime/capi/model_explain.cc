@@ -14,6 +14,7 @@
 #include "runtime/compile/memory_plan.h"
 #include "runtime/model/update_plan.h"
 #include "runtime/picture/picture.h"
+#include "runtime/pytorch/pytorch.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 #include "runtime/session/train_memory.h"
@@ -92,6 +93,8 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context,
       picture.layer = options.layer;
       return DrawModel(context.model, picture);
     }
+    case PLUMB_EXPLAIN_PYTORCH:
+      return WritePyTorch(context.model, {context.parameters, context.states}, recipe, updates);
     case PLUMB_EXPLAIN_OPTIMIZED:
     case PLUMB_EXPLAIN_MEMORY_PLAN:
     case PLUMB_EXPLAIN_EXECUTABLE:

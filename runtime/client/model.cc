@@ -123,7 +123,7 @@ constexpr std::pair<const char*, api::Stage> kStages[] = {
     {"graph", api::Stage::kGraph},         {"grad", api::Stage::kGradients},
     {"optimized", api::Stage::kOptimized}, {"plan", api::Stage::kMemoryPlan},
     {"exec", api::Stage::kExecutable},     {"prompt", api::Stage::kPrompt},
-    {"probes", api::Stage::kProbes}};
+    {"probes", api::Stage::kProbes},       {"pytorch", api::Stage::kPyTorch}};
 
 std::vector<std::string> ExplainStages() {
   std::vector<std::string> names;

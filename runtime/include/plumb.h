@@ -323,11 +323,12 @@ enum {
   PLUMB_EXPLAIN_OPTIMIZED = 2,
   PLUMB_EXPLAIN_MEMORY_PLAN = 3,
   PLUMB_EXPLAIN_EXECUTABLE = 4,
-  PLUMB_EXPLAIN_PROMPT = 5,   /* graph of a prompt or, for seq 1, of a decoding step */
-  PLUMB_EXPLAIN_PROBES = 6,   /* probe points, with a star before the default ones */
-  PLUMB_EXPLAIN_UPDATES = 7,  /* how the recipe updates each tensor */
-  PLUMB_EXPLAIN_SVG = 8,      /* data flow of a layer of each kind, as an SVG file */
-  PLUMB_EXPLAIN_LAYER_SVG = 9 /* data flow of options.layer, as an SVG file */
+  PLUMB_EXPLAIN_PROMPT = 5,    /* graph of a prompt or, for seq 1, of a decoding step */
+  PLUMB_EXPLAIN_PROBES = 6,    /* probe points, with a star before the default ones */
+  PLUMB_EXPLAIN_UPDATES = 7,   /* how the recipe updates each tensor */
+  PLUMB_EXPLAIN_SVG = 8,       /* data flow of a layer of each kind, as an SVG file */
+  PLUMB_EXPLAIN_LAYER_SVG = 9, /* data flow of options.layer, as an SVG file */
+  PLUMB_EXPLAIN_PYTORCH = 10   /* the model as a Python module for PyTorch */
 };
 
 typedef struct plumb_explain_options {

@@ -170,6 +170,13 @@ class FormulaBackend {
     return value;
   }
 
+  // Does the same for every other name that a statement sets. The name is known until the end of
+  // the section: that of `begin`, of a sublayer, of a block, of a point, of `end`.
+  virtual TensorHandle SetLocal(const std::string& name, TensorHandle value) {
+    static_cast<void>(name);
+    return value;
+  }
+
   // Called at the end of each point inside a sublayer, with the width of the resulting tensor.
   virtual void EndPoint(absl::string_view point, int64_t width) {
     static_cast<void>(point), static_cast<void>(width);

@@ -244,9 +244,10 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
   }
   const bool is_stream_like = IsTensorOfWidth(assignment.value, scope_.model->dims.d_model);
   variable = {std::move(assignment.value), false, assignment.setting};
-  if ((becomes_stream || indexed) && !variable.value.is_number()) {
+  if (!variable.value.is_number()) {
     TensorHandle& tensor = variable.value.terms[0].tensor;
-    tensor = backend_->SetName(name, tensor);
+    tensor = becomes_stream || indexed ? backend_->SetName(name, tensor)
+                                       : backend_->SetLocal(name, tensor);
   }
   if ((becomes_stream || (indexed && is_stream_like)) &&
       scope_.kind != FormulaScope::Kind::kInside) {

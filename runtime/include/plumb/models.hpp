@@ -36,7 +36,8 @@ enum class Stage : std::int32_t {
   kProbes = PLUMB_EXPLAIN_PROBES,
   kUpdates = PLUMB_EXPLAIN_UPDATES,
   kSvg = PLUMB_EXPLAIN_SVG,
-  kLayerSvg = PLUMB_EXPLAIN_LAYER_SVG
+  kLayerSvg = PLUMB_EXPLAIN_LAYER_SVG,
+  kPyTorch = PLUMB_EXPLAIN_PYTORCH
 };
 
 struct ExplainOptions {

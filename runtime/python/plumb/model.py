@@ -77,7 +77,8 @@ class ModelInfo(NamedTuple):
 
 
 # In the order of PLUMB_EXPLAIN_GRAPH and so on.
-_STAGES = ("graph", "gradients", "optimized", "memory plan", "executable", "prompt", "probes", "updates", "svg")
+_STAGES = ("graph", "gradients", "optimized", "memory plan", "executable", "prompt", "probes", "updates", "svg",
+           "layer svg", "pytorch")
 
 
 class Model(Object):

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/pytorch/code.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/text_format.h"
+
+namespace plumb {
+namespace {
+
+// A marked number is kOpen, its name, "=", its text, kClose.
+constexpr char kOpen = '\x01', kClose = '\x02';
+constexpr char kEndOfLine = '\n';
+
+struct Number {
+  std::string name, text;
+};
+
+// Code as texts[0], numbers[0], texts[1], ...
+struct SplitCode {
+  std::vector<std::string> texts = {""};
+  std::vector<Number> numbers;
+};
+
+SplitCode Split(absl::string_view code) {
+  SplitCode split;
+  while (!code.empty()) {
+    const size_t open = std::min(code.find(kOpen), code.size());
+    split.texts.back().append(code.data(), open);
+    if (open == code.size()) break;
+    const size_t equal = code.find('=', open), close = code.find(kClose, open);
+    split.numbers.push_back({std::string(code.substr(open + 1, equal - open - 1)),
+                             std::string(code.substr(equal + 1, close - equal - 1))});
+    split.texts.emplace_back();
+    code.remove_prefix(close + 1);
+  }
+  return split;
+}
+
+std::string Marked(absl::string_view name, absl::string_view text) {
+  return absl::StrCat(std::string(1, kOpen), name, "=", text, std::string(1, kClose));
+}
+
+bool IsIdentifierPart(char c) {
+  return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+// Returns the values of number `at` of all items if they are whole and in equal steps.
+std::optional<std::pair<int64_t, int64_t>> FirstAndStep(const std::vector<SplitCode>& items,
+                                                        size_t at) {
+  int64_t first = 0, step = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    int64_t value = 0;
+    if (!absl::SimpleAtoi(items[i].numbers[at].text, &value)) return std::nullopt;
+    if (i == 0) first = value;
+    if (i == 1) step = value - first;
+    if (value != first + step * static_cast<int64_t>(i)) return std::nullopt;
+  }
+  return std::pair<int64_t, int64_t>(first, step);
+}
+
+// Returns "k", "k + 1", "4 * k + 2": step * variable + offset.
+std::string Linear(const std::string& variable, int64_t step, int64_t offset) {
+  std::string text = step == 1 ? variable : absl::StrCat(step, " * ", variable);
+  if (offset != 0) {
+    absl::StrAppend(&text, offset < 0 ? " - " : " + ",
+                    MarkNumber("offset", static_cast<double>(std::abs(offset))));
+  }
+  return text;
+}
+
+// Returns the lines of a class as one text: those of __init__, of the signature, of forward.
+std::string Joined(const ClassCode& code) {
+  return absl::StrCat(absl::StrJoin(code.init, "\n"), "\n\n", code.forward, "\n",
+                      absl::StrJoin(code.body, "\n"));
+}
+
+// Returns the number of marked numbers before forward.
+size_t NumbersInInit(const ClassCode& code) {
+  return Split(absl::StrJoin(code.init, "\n")).numbers.size();
+}
+
+}  // namespace
+
+std::string MarkNumber(absl::string_view name, double value) {
+  return Marked(name, ShortestNumber(value));
+}
+
+std::string Unmark(absl::string_view code) {
+  const SplitCode split = Split(code);
+  std::string text = split.texts[0];
+  for (size_t i = 0; i < split.numbers.size(); ++i) {
+    absl::StrAppend(&text, split.numbers[i].text, split.texts[i + 1]);
+  }
+  return text;
+}
+
+bool HasIdentifier(absl::string_view code, absl::string_view name) {
+  for (size_t at = code.find(name); at != absl::string_view::npos; at = code.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool begins = at == 0 || (!IsIdentifierPart(code[at - 1]) && code[at - 1] != '.');
+    if (begins && (end == code.size() || !IsIdentifierPart(code[end]))) return true;
+  }
+  return false;
+}
+
+std::optional<Loop> RollUp(const std::vector<std::string>& items,
+                           const std::vector<std::string>& variables) {
+  std::vector<SplitCode> split;
+  for (const std::string& item : items) split.push_back(Split(item));
+  const SplitCode& front = split.front();
+  for (const SplitCode& each : split) {
+    if (each.texts != front.texts) return std::nullopt;
+  }
+  std::vector<std::pair<int64_t, int64_t>> progressions(front.numbers.size());  // step 0: constant
+  std::optional<int64_t> start;
+  bool varies = false;
+  for (size_t at = 0; at < front.numbers.size(); ++at) {
+    const bool constant = std::all_of(split.begin(), split.end(), [&](const SplitCode& each) {
+      return each.numbers[at].text == front.numbers[at].text;
+    });
+    if (constant) continue;
+    const auto progression = FirstAndStep(split, at);
+    if (!progression.has_value()) return std::nullopt;
+    progressions[at] = *progression;
+    varies = true;
+    if (!start.has_value() && progression->second == 1) start = progression->first;
+  }
+  if (!varies) return std::nullopt;
+  const auto free = std::find_if(variables.begin(), variables.end(), [&](const std::string& name) {
+    return !HasIdentifier(Unmark(items[0]), name);
+  });
+  if (free == variables.end()) return std::nullopt;
+  const int64_t first = start.value_or(0), end = first + static_cast<int64_t>(items.size());
+  Loop loop;
+  loop.body = front.texts[0];
+  for (size_t at = 0; at < front.numbers.size(); ++at) {
+    const auto& [value, step] = progressions[at];
+    const Number& number = front.numbers[at];
+    std::string text =
+        step == 0 ? Marked(number.name, number.text) : Linear(*free, step, value - step * first);
+    if (step != 0 && number.name != "index" && text != *free) text = absl::StrCat("(", text, ")");
+    absl::StrAppend(&loop.body, text, front.texts[at + 1]);
+  }
+  loop.header = absl::StrCat(
+      "for ", *free, " in range(",
+      first == 0 ? "" : absl::StrCat(MarkNumber("first", static_cast<double>(first)), ", "),
+      MarkNumber("count", static_cast<double>(end)), ")");
+  return loop;
+}
+
+ClassTable::Instance ClassTable::Add(const std::string& base, ClassCode code) {
+  const std::vector<std::string> texts = Split(Joined(code)).texts;
+  size_t same_base = 0;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    Class& known = classes_[i];
+    if (known.base != base) continue;
+    ++same_base;
+    if (Split(Joined(known.instances[0])).texts != texts) continue;
+    known.instances.push_back(std::move(code));
+    return {i, known.instances.size() - 1};
+  }
+  classes_.push_back(
+      {base, same_base == 0 ? base : absl::StrCat(base, same_base + 1), {std::move(code)}});
+  return {classes_.size() - 1, 0};
+}
+
+std::vector<ClassTable::Argument> ClassTable::Arguments(const Class& of,
+                                                        std::vector<int>* argument_of_number) {
+  std::vector<SplitCode> split;
+  for (const ClassCode& instance : of.instances) split.push_back(Split(Joined(instance)));
+  std::vector<Argument> arguments;
+  argument_of_number->assign(split[0].numbers.size(), -1);
+  for (size_t at = 0; at < split[0].numbers.size(); ++at) {
+    Argument argument{split[0].numbers[at].name, {}};
+    for (const SplitCode& each : split) argument.values.push_back(each.numbers[at].text);
+    const std::vector<std::string>& values = argument.values;
+    if (std::all_of(values.begin(), values.end(),
+                    [&](const std::string& value) { return value == values[0]; })) {
+      continue;
+    }
+    auto same = std::find_if(arguments.begin(), arguments.end(), [&](const Argument& known) {
+      return known.values == values &&
+             (known.name == argument.name || absl::StartsWith(known.name, argument.name + "_"));
+    });
+    if (same == arguments.end()) {
+      const auto taken = [&](const std::string& name) {
+        return std::any_of(arguments.begin(), arguments.end(),
+                           [&](const Argument& known) { return known.name == name; });
+      };
+      const std::string name = argument.name;
+      for (int number = 2; taken(argument.name); ++number) {
+        argument.name = absl::StrCat(name, "_", number);
+      }
+      same = arguments.insert(arguments.end(), std::move(argument));
+    }
+    (*argument_of_number)[at] = static_cast<int>(same - arguments.begin());
+  }
+  return arguments;
+}
+
+std::string ClassTable::Construct(Instance instance) const {
+  const Class& of = classes_[instance.of_class];
+  std::vector<int> unused;
+  std::vector<std::string> given;
+  for (const Argument& argument : Arguments(of, &unused)) {
+    given.push_back(
+        absl::StrCat(argument.name, "=", Marked(argument.name, argument.values[instance.number])));
+  }
+  return absl::StrCat(of.name, "(", absl::StrJoin(given, ", "), ")");
+}
+
+std::string ClassTable::Print(const std::string& base) const {
+  std::string text;
+  for (const Class& of : classes_) {
+    if (of.base != base) continue;
+    std::vector<int> argument_of;
+    const std::vector<Argument> arguments = Arguments(of, &argument_of);
+    const ClassCode& code = of.instances[0];
+    const SplitCode split = Split(Joined(code));
+    const size_t in_init = NumbersInInit(code);
+    std::string lines = split.texts[0];
+    std::vector<bool> kept(arguments.size());  // arguments that forward needs
+    for (size_t at = 0; at < split.numbers.size(); ++at) {
+      const int argument = argument_of[at];
+      if (argument >= 0 && at >= in_init) kept[static_cast<size_t>(argument)] = true;
+      absl::StrAppend(&lines,
+                      argument < 0 ? split.numbers[at].text
+                                   : absl::StrCat(at < in_init ? "" : "self.",
+                                                  arguments[static_cast<size_t>(argument)].name),
+                      split.texts[at + 1]);
+    }
+    std::string names, keep;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      absl::StrAppend(&names, ", ", arguments[i].name);
+      if (kept[i])
+        absl::StrAppend(&keep, "self.", arguments[i].name, " = ", arguments[i].name, "\n");
+    }
+    const size_t blank = lines.find("\n\n");
+    absl::StrAppend(&text, "\n\nclass ", of.name, "(nn.Module):\n");
+    if (!code.doc.empty()) absl::StrAppend(&text, "    \"\"\"", code.doc, "\"\"\"\n\n");
+    absl::StrAppend(&text, "    def __init__(self", names, "):\n        super().__init__()\n");
+    const std::string init = absl::StrCat(keep, lines.substr(0, blank));
+    const auto indent = [&text](const std::string& from, const char* by) {
+      size_t begin = 0;
+      while (begin < from.size()) {
+        const size_t end = std::min(from.find(kEndOfLine, begin), from.size());
+        absl::StrAppend(&text, by, from.substr(begin, end - begin), "\n");
+        begin = end + 1;
+      }
+    };
+    indent(init, "        ");
+    const size_t end_of_signature = lines.find(kEndOfLine, blank + 2);
+    absl::StrAppend(&text, "\n    ", lines.substr(blank + 2, end_of_signature - blank - 2), "\n");
+    indent(lines.substr(end_of_signature + 1), "        ");
+  }
+  return text;
+}
+
+}  // namespace plumb

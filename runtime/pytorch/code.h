@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python code whose numbers are marked, so that code that differs only in numbers can become one
+// class with arguments, or one loop. Stateless functions, and ClassTable, which is
+// thread-compatible.
+#ifndef PLUMB_RUNTIME_PYTORCH_CODE_H_
+#define PLUMB_RUNTIME_PYTORCH_CODE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+// Returns a number as marked code. `name` is that of the argument that the number becomes if it
+// differs between instances of a class: "window".
+std::string MarkNumber(absl::string_view name, double value);
+
+// Returns `code` with plain numbers.
+std::string Unmark(absl::string_view code);
+
+// Returns true if `code` contains the identifier `name`.
+bool HasIdentifier(absl::string_view code, absl::string_view name);
+
+// Code of a comprehension: "alpha[k] * h[k]" and "for k in range(4)".
+struct Loop {
+  std::string body, header;
+};
+
+// Returns a loop over items that differ in marked whole numbers in equal steps, or nullopt.
+// `variables` are candidates for the loop's variable.
+std::optional<Loop> RollUp(const std::vector<std::string>& items,
+                           const std::vector<std::string>& variables);
+
+// Code of one instance of a class. Lines are marked and without indentation.
+struct ClassCode {
+  std::string doc;
+  std::vector<std::string> init;  // lines of __init__ after super().__init__()
+  std::string forward;            // "def forward(self, x):"
+  std::vector<std::string> body;  // lines of forward
+};
+
+// Classes of modules. Instances whose code differs only in numbers have one class, whose arguments
+// are the numbers that differ.
+class ClassTable {
+ public:
+  // Instance of a class, by index.
+  struct Instance {
+    size_t of_class, number;
+  };
+
+  // Adds an instance. Classes of the same base name with different code have names of their own:
+  // "Attention", "Attention2".
+  Instance Add(const std::string& base, ClassCode code);
+
+  // Returns the marked call that makes the instance: "Attention(window=128)". Requires: all
+  // instances of its class were added.
+  std::string Construct(Instance instance) const;
+
+  // Returns the code of all classes with this base name, separated by blank lines.
+  std::string Print(const std::string& base) const;
+
+ private:
+  struct Class {
+    std::string base, name;
+    std::vector<ClassCode> instances;
+  };
+  // Argument of a class.
+  struct Argument {
+    std::string name;
+    std::vector<std::string> values;  // one per instance
+  };
+  struct Parts;
+
+  static std::vector<Argument> Arguments(const Class& of, std::vector<int>* argument_of_number);
+
+  std::vector<Class> classes_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_PYTORCH_CODE_H_

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes a C++ file that contains the classes of norms, by name:
+#   cmake "-DFILES=a/rms_norm.py;.." -DOUTPUT=... -P embed_norms.cmake
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")
+
+set(entries "")
+foreach(path IN LISTS FILES)
+  get_filename_component(name "${path}" NAME_WE)
+  file(READ "${path}" content)
+  as_literals("${content}" literals)
+  string(APPEND entries "      {\"${name}\",${literals}},\n")
+endforeach()
+file(WRITE "${OUTPUT}" "// Made by runtime/pytorch/embed_norms.cmake.
+#include \"runtime/pytorch/norms.h\"
+
+namespace plumb {
+
+std::vector<NormClass> ShippedNormClasses() {
+  return {
+${entries}  };
+}
+
+}  // namespace plumb
+")

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/pytorch/norms.h"
+
+#include <variant>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
+#include "runtime/pytorch/code.h"
+
+namespace plumb {
+namespace {
+
+// Returns the text of the class of a norm that ships with plumb, or "".
+std::string ShippedText(const std::string& id) {
+  for (const NormClass& shipped : ShippedNormClasses()) {
+    if (shipped.id == id) return shipped.text;
+  }
+  return "";
+}
+
+std::string ValueCode(const std::string& name, const NormAttrValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
+  if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
+  if (const auto* whole = std::get_if<int64_t>(&value)) {
+    return MarkNumber(name, static_cast<double>(*whole));
+  }
+  return MarkNumber(name, std::get<double>(value));
+}
+
+}  // namespace
+
+std::string NormClassName(const NormPlugin& plugin) {
+  const std::string text = ShippedText(plugin.id());
+  if (const size_t at = text.find("class "); at != std::string::npos) {
+    return text.substr(at + 6, text.find('(', at) - at - 6);
+  }
+  std::string name;
+  bool begins = true;
+  for (const char c : plugin.id()) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+      name += begins ? absl::ascii_toupper(static_cast<unsigned char>(c)) : c;
+    }
+    begins = !absl::ascii_isalnum(static_cast<unsigned char>(c));
+  }
+  return name;
+}
+
+absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& attrs,
+                                     int64_t dim) {
+  if (plugin.cross_row()) {
+    return absl::UnimplementedError(absl::StrCat("PyTorch code: the norm ", plugin.id(),
+                                                 " has statistics over tokens, which is not ",
+                                                 "covered"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<NormAttrValue> values, plugin.CheckAttrs(attrs));
+  std::string code =
+      absl::StrCat(NormClassName(plugin), "(", MarkNumber("dim", static_cast<double>(dim)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const NormAttrSpec& attr = plugin.attrs()[i];
+    const std::string value = ValueCode(attr.name, values[i]);
+    if (!attr.required && value == ValueCode(attr.name, attr.default_value)) continue;
+    absl::StrAppend(&code, ", ", attr.name, "=", value);
+  }
+  return absl::StrCat(code, ")");
+}
+
+std::string NormClassText(const NormInstance& instance) {
+  const NormPlugin& plugin = instance.plugin();
+  if (const std::string text = ShippedText(plugin.id()); !text.empty()) {
+    const std::string code = text.substr(text.find("class "));
+    return absl::StrCat("\n\n", code);
+  }
+  std::string attrs;
+  for (const NormAttrSpec& attr : plugin.attrs()) absl::StrAppend(&attrs, ", ", attr.name, "=None");
+  std::string text =
+      absl::StrCat("\n\nclass ", NormClassName(plugin), "(nn.Module):\n    \"\"\"", plugin.id(),
+                   ", a plugin: write its equation in forward.\"\"\"\n\n    def __init__(self, dim",
+                   attrs, "):\n        super().__init__()\n");
+  for (const NormParam& param : instance.params()) {
+    std::vector<std::string> dims;
+    for (const int64_t size : param.dims) {
+      dims.push_back(size == instance.dim() ? "dim" : absl::StrCat(size));
+    }
+    absl::StrAppend(&text, "        self.", param.name, " = nn.Parameter(torch.empty(",
+                    absl::StrJoin(dims, ", "), dims.empty() ? "()" : "", "))  # ", param.doc, "\n");
+  }
+  return absl::StrCat(text, "\n    def forward(self, x", instance.two_inputs() ? ", x2" : "",
+                      "):\n        raise NotImplementedError(\"", plugin.id(),
+                      ": write the norm's equation here\")\n");
+}
+
+}  // namespace plumb
