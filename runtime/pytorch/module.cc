@@ -216,7 +216,17 @@ constexpr char kGroups[] = R"(
         return list(groups.values())
 )";
 
-std::string Joined(const std::set<std::string>& names) { return absl::StrJoin(names, ", "); }
+constexpr char kShare[] = R"(
+    def share(self, first, layer, own):
+        """Lets a layer use the parameters of an earlier one, except its own."""
+        for name, parameter in self.layers[first].named_parameters():
+            if name not in own:
+                module, _, leaf = name.rpartition(".")
+                setattr(self.layers[layer].get_submodule(module), leaf, parameter)
+)";
+
+// Returns "attention.q.weight" for "layers.3.attention.q.weight".
+std::string SuffixInLayer(const std::string& name) { return name.substr(name.find('.', 7) + 1); }
 
 class ModuleWriter {
  public:
@@ -391,37 +401,21 @@ class ModuleWriter {
 
   // Returns the lines that let layers use the parameters of others.
   std::string Sharing() const {
-    std::set<std::string> own;
-    for (const ParameterSpec& parameter : tensors_.parameters) own.insert(parameter.name);
-    std::string text;
-    for (size_t i = 0; i < model_.first_layers.size(); ++i) {
-      const int64_t first = model_.first_layers[i];
-      if (first == static_cast<int64_t>(i)) continue;
-      absl::StrAppend(&text, "        self.share(", first, ", ", i, ")\n");
-    }
-    return text;
-  }
-
-  std::string ShareMethod() const {
-    bool own_norms = false;
-    std::set<std::string> kept;
+    std::map<int64_t, std::string> own;  // names of a layer's own parameters
     for (const ParameterSpec& parameter : tensors_.parameters) {
       const int64_t layer = GetLayer(parameter.name);
-      if (layer == 0) continue;
-      const size_t index = static_cast<size_t>(layer - 1);
-      if (model_.first_layers[index] == static_cast<int64_t>(index)) continue;
-      own_norms = true;
-      kept.insert(absl::StrCat("\"", parameter.name.substr(parameter.name.find('.', 7) + 1), "\""));
+      if (layer > 0) {
+        absl::StrAppend(&own[layer - 1], "\"", SuffixInLayer(parameter.name), "\", ");
+      }
     }
-    return absl::StrCat(
-        "\n    def share(self, first, layer):\n"
-        "        \"\"\"Lets a layer use the parameters of an earlier one.\"\"\"\n"
-        "        for name, parameter in self.layers[first].named_parameters():\n",
-        own_norms ? absl::StrCat("            if name in (", Joined(kept), ",):\n",
-                                 "                continue\n")
-                  : "",
-        "            module, _, leaf = name.rpartition(\".\")\n"
-        "            setattr(self.layers[layer].get_submodule(module), leaf, parameter)\n");
+    std::string text;
+    for (size_t i = 0; i < model_.first_layers.size(); ++i) {
+      const int64_t first = model_.first_layers[i], layer = static_cast<int64_t>(i);
+      if (first == layer) continue;
+      absl::StrAppend(&text, "        self.share(", first, ", ", layer, ", own=(", own[layer],
+                      "))\n");
+    }
+    return text;
   }
 
   std::string EmbeddingLines() const {
@@ -534,10 +528,13 @@ class ModuleWriter {
     absl::StrAppend(&text, EmbeddingLines());
     std::vector<Member> members = begin.members;
     members.insert(members.end(), end.members.begin(), end.members.end());
-    for (const std::string& line : InitLines(members)) {
+    const std::string head = HeadLines();
+    absl::StrAppend(&text, LayerList(), head);
+    std::set<std::string> made = {"embedding"};
+    if (!head.empty()) made.insert("head");
+    for (const std::string& line : InitLines(members, made)) {
       absl::StrAppend(&text, "        ", Unmark(line), "\n");
     }
-    absl::StrAppend(&text, LayerList(), HeadLines());
     if (ReadsStep()) {
       absl::StrAppend(&text,
                       "        # Number of the training step, from 1: set it before each step.\n"
@@ -545,8 +542,7 @@ class ModuleWriter {
     }
     const std::string sharing = Sharing();
     absl::StrAppend(&text, sharing, "        self.init_weights()\n");
-    if (!sharing.empty()) absl::StrAppend(&text, ShareMethod());
-    absl::StrAppend(&text, kMethods, GroupsMethod(),
+    absl::StrAppend(&text, sharing.empty() ? "" : kShare, kMethods, GroupsMethod(),
                     "\n    def forward(self, ids, targets=None):\n"
                     "        \"\"\"Returns logits and, with targets (negative: none), the mean "
                     "loss.\"\"\"\n");
@@ -605,7 +601,7 @@ class ModuleWriter {
   std::string Rules(const std::function<std::string(size_t)>& rule_of) const {
     std::map<std::string, std::set<std::string>> rules_of_suffix;
     const auto general = [](const std::string& name) {
-      return absl::StrCat("layers.*.", name.substr(name.find('.', 7) + 1));
+      return absl::StrCat("layers.*.", SuffixInLayer(name));
     };
     const auto& parameters = tensors_.parameters;
     for (size_t i = 0; i < parameters.size(); ++i) {

@@ -87,8 +87,7 @@ std::string PathCode(const std::string& path) {
   return code;
 }
 
-std::vector<std::string> InitLines(const std::vector<Member>& members) {
-  std::set<std::string> made;
+std::vector<std::string> InitLines(const std::vector<Member>& members, std::set<std::string> made) {
   std::map<std::string, std::vector<std::string>> lists;  // items of lists of modules
   std::vector<std::string> lines;
   const auto add = [&](const Member& member) {
@@ -225,7 +224,9 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   }
   if (f == "max" || f == "min") {
     if (operands.size() == 1) {
-      return simple(absl::StrCat("@0.clamp(", f, "=", MarkNumber("bound", numbers[0]), ")"));
+      // The larger of x and a number is x with that number as its lower bound.
+      return simple(absl::StrCat("@0.clamp(", f == "max" ? "min" : "max", "=",
+                                 MarkNumber("bound", numbers[0]), ")"));
     }
     const TensorHandle made = simple(absl::StrCat("torch.", f, "imum($0, $1)"));
     nodes_.back().hint = f + "imum";

@@ -173,8 +173,10 @@ class CodeWriter : public FormulaBackend {
 
 // Splits "h[1, 2]" into "h" and "1, 2"; the second is empty without an index.
 std::pair<std::string, std::string> SplitIndex(const std::string& name);
-// Returns the lines of __init__ that make the members, and the modules that contain them.
-std::vector<std::string> InitLines(const std::vector<Member>& members);
+// Returns the lines of __init__ that make the members, and the modules that contain them unless
+// they are in `made`.
+std::vector<std::string> InitLines(const std::vector<Member>& members,
+                                   std::set<std::string> made = {});
 // Returns a path as code: "attention.norm", "norm[2]" for "norm.2".
 std::string PathCode(const std::string& path);
 

@@ -85,13 +85,13 @@ def compute_with_plumb(model):
         weights += 0.1 * torch.randn(weights.shape, generator=generator)
         expected[name] = weights.clone()
     model.changed()
-    evaluator = plumb.Evaluator(model, 2, logits=True, gradients=True)
+    evaluator = plumb.Evaluator(model, 2, gradients=True)
     inputs = tokens.flatten().tolist()
     evaluator.loss(inputs, next_tokens(tokens).flatten().tolist())
     for i, name in enumerate(list(expected)):
         expected["grad." + name] = torch.from_numpy(evaluator.gradient(i).numpy().copy())
-    logits = torch.frombuffer(evaluator.logits(inputs).cast("B"), dtype=torch.float32)
-    expected["logits"] = logits.view(2, tokens.shape[1], -1).clone()
+    logits = plumb.Evaluator(model, 2, logits=True).logits(inputs)
+    expected["logits"] = torch.tensor(logits.tolist())
     return dict(expected, tokens=tokens)
 
 
@@ -111,7 +111,8 @@ def compare(module, expected):
             parameter.copy_(expected[name])
         if "step" in expected:
             model.step.copy_(expected["step"])
-    model.eval()
+    # Dropout is for training only; the balance loss of experts is a part of the training loss.
+    model.train(hasattr(module, "balance_loss"))
     tokens = expected["tokens"].long()
     logits, loss = model(tokens, next_tokens(tokens))
     loss.backward()
@@ -130,8 +131,8 @@ def main(golden, examples, *wanted):
     runtime = plumb.Runtime()
     cases = {name: (text, lambda _, name=name: read_golden(golden / "cases" / f"{name}.safetensors"))
              for name, text in golden_models(golden)}
-    cases.update((norm, (norm_model(norm), compute_with_plumb)) for norm in NORMS)
-    cases.update((path.name, (path.read_text(), compute_with_plumb)) for path in sorted(examples.glob("*.pbtxt")))
+    cases.update((f"norm {norm}", (norm_model(norm), compute_with_plumb)) for norm in NORMS)
+    cases.update((path.name, (path.read_text() + "\nvocab_size: 27\n", compute_with_plumb)) for path in sorted(examples.glob("*.pbtxt")))
     if wanted[:1] == ("--code",):
         text = cases[wanted[1]][0] if wanted[1] in cases else pathlib.Path(wanted[1]).read_text()
         print(plumb.Model(runtime, plumb.Spec(text), seed=1).explain("pytorch"), end="")
