@@ -53,15 +53,7 @@ void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
 class Rotation {
  public:
   static absl::StatusOr<Rotation> At(const SublayerContext& context, const SublayerSite& site) {
-    const PositionSpec& positions = context.model->positions;
-    if (positions.kind != PositionKind::kRope) return Rotation(context, std::nullopt);
-    PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
-    if (numbers.dims == 0) return Rotation(context, std::nullopt);
-    const int64_t head_dim = site.scope.dims->head_dim;
-    Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
-    if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
-    if (positions.rope_interleaved) attrs.Set("interleaved", true);
-    SetScaling(numbers, &attrs);
+    PLUMB_ASSIGN_OR_RETURN(std::optional<Attrs> attrs, RopeAttrs(context.model->positions, site));
     return Rotation(context, std::move(attrs));
   }
 
@@ -375,6 +367,19 @@ absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
 }
 
 }  // namespace
+
+absl::StatusOr<std::optional<Attrs>> RopeAttrs(const PositionSpec& positions,
+                                               const SublayerSite& site) {
+  if (positions.kind != PositionKind::kRope) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
+  if (numbers.dims == 0) return std::nullopt;
+  const int64_t head_dim = site.scope.dims->head_dim;
+  Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
+  if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
+  if (positions.rope_interleaved) attrs.Set("interleaved", true);
+  SetScaling(numbers, &attrs);
+  return std::optional<Attrs>(std::move(attrs));
+}
 
 ValueId EmitShift(const SublayerContext& context, const std::string& name, ValueId x, int64_t by) {
   GraphBuilder& b = *context.b;

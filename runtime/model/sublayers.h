@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct SublayerContext {
   ValueId lengths;                     // i32[batch] in bidirectional models, else kNoValue
   std::vector<ValueId>* extra_losses;  // f32[1] each; training adds them to the loss
 };
+
+// Returns the attributes of op rope in the layer of `site`, or nullopt if it rotates nothing.
+absl::StatusOr<std::optional<Attrs>> RopeAttrs(const PositionSpec& positions,
+                                               const SublayerSite& site);
 
 // Emits a sublayer. Requires: one input, or for attention also three: those of queries, keys and
 // values.

@@ -14,6 +14,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/rope.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/rope.cc"
@@ -300,6 +301,8 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 // Returns the radians per position of each pair. With theta_i = theta^(-2i/dims):
 //   linear  theta_i / factor                          Chen et al., "Extending context window of
 //                                                     LLMs via position interpolation" (2023)
@@ -333,6 +336,8 @@ std::vector<double> RopeFrequencies(const Attrs& attrs) {
   }
   return frequencies;
 }
+
+namespace {
 
 // -- Shape rule
 

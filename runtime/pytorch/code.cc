@@ -15,7 +15,6 @@ namespace {
 
 // A marked number is kOpen, its name, "=", its text, kClose.
 constexpr char kOpen = '\x01', kClose = '\x02';
-constexpr char kEndOfLine = '\n';
 
 struct Number {
   std::string name, text;
@@ -249,13 +248,13 @@ std::string ClassTable::Print(const std::string& base) const {
     const auto indent = [&text](const std::string& from, const char* by) {
       size_t begin = 0;
       while (begin < from.size()) {
-        const size_t end = std::min(from.find(kEndOfLine, begin), from.size());
+        const size_t end = std::min(from.find('\n', begin), from.size());
         absl::StrAppend(&text, by, from.substr(begin, end - begin), "\n");
         begin = end + 1;
       }
     };
     indent(init, "        ");
-    const size_t end_of_signature = lines.find(kEndOfLine, blank + 2);
+    const size_t end_of_signature = lines.find('\n', blank + 2);
     absl::StrAppend(&text, "\n    ", lines.substr(blank + 2, end_of_signature - blank - 2), "\n");
     indent(lines.substr(end_of_signature + 1), "        ");
   }

@@ -73,7 +73,6 @@ class ClassTable {
     std::string name;
     std::vector<std::string> values;  // one per instance
   };
-  struct Parts;
 
   static std::vector<Argument> Arguments(const Class& of, std::vector<int>* argument_of_number);
 

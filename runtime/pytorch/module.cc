@@ -41,19 +41,19 @@ def drop_path(x, p, training):
 )"},
                                                             {"rope", R"(
 
-def rope(x, n_head, base, dims=0, interleaved=False, factors=(1,), magnitude=1):
+def rope(x, n_head, base, dims=0, interleaved=False, divisors=(1,), magnitude=1):
     """Rotates pairs of the first `dims` channels of each head by angles that grow with the position."""
     x = x.unflatten(-1, (n_head, -1))
     dims = dims or x.shape[-1]
     pairs = torch.arange(0, dims, 2, dtype=torch.float64, device=x.device)
-    frequencies = base ** (-pairs / dims) / torch.tensor(factors, dtype=torch.float64, device=x.device)
+    frequencies = base ** (-pairs / dims) / pairs.new_tensor(divisors)
     angles = torch.arange(x.shape[1], device=x.device)[:, None] * frequencies
-    cos, sin = ((magnitude * f(angles)).to(x.dtype)[:, None] for f in (torch.cos, torch.sin))
+    cos, sin = ((magnitude * f(angles)).float()[:, None] for f in (torch.cos, torch.sin))
     turning, rest = x[..., :dims], x[..., dims:]
     a, b = (turning[..., ::2], turning[..., 1::2]) if interleaved else turning.chunk(2, -1)
     a, b = a * cos - b * sin, b * cos + a * sin
     turned = torch.stack((a, b), -1).flatten(-2) if interleaved else torch.cat((a, b), -1)
-    return torch.cat((turned, rest), -1).flatten(-2)
+    return torch.cat((turned.type_as(x), rest), -1).flatten(-2)
 )"},
                                                             {"visible", R"(
 
@@ -151,6 +151,25 @@ class CausalConv(nn.Module):
         padded = F.pad(x.transpose(1, 2), (taps - 1, 0))
         return F.conv1d(padded, self.weight.flip(1)[:, None], self.bias, groups=channels).transpose(1, 2)
 )"}};
+
+constexpr char kHeader[] =
+    R"("""A model of plumb for PyTorch, written by plumb export --format pytorch."""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of this model. Numbers in the code below follow from them."""
+
+)";
 
 constexpr char kReader[] = R"(
 
@@ -294,11 +313,15 @@ class ModuleWriter {
     returned_.erase("x");
   }
 
-  // Returns the lines of a function that makes the dictionaries of its own indexed names.
-  std::vector<std::string> WithDicts(const PythonFunction& function) const {
+  // Returns the lines of a function that makes the dictionaries of its own indexed names; the begin
+  // of the model makes those of all.
+  std::vector<std::string> WithDicts(const PythonFunction& function, bool is_begin = false) const {
     std::vector<std::string> lines = function.lines;
-    for (const std::string& base : function.dicts_set) {
-      if (carried_.count(base) > 0) continue;
+    std::set<std::string> dicts = function.dicts_set;
+    if (is_begin) dicts.insert(carried_.begin(), carried_.end());
+    for (const TokenTable& table : model_.token_tables) dicts.erase(table.name);
+    for (const std::string& base : dicts) {
+      if (carried_.count(base) > 0 && !is_begin) continue;
       const std::string python = CodeWriter::PythonName(function, base);
       const std::string update = absl::StrCat(python, ".update(");
       const auto first = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
@@ -322,6 +345,8 @@ class ModuleWriter {
       for (const std::string& line : InitLines(layer.members)) {
         code.init.push_back(code_.WithInstances(line));
       }
+      const BlockSpec& block = *model_.layers[layers_.size()];
+      code.doc = absl::StrCat(Equations(block), "    ");
       code.forward = "def forward(self, x";
       for (const std::string& name : given_) {
         absl::StrAppend(&code.forward, ", ", CodeWriter::PythonName(layer, name));
@@ -343,43 +368,39 @@ class ModuleWriter {
     }
   }
 
-  // Returns the equations of each placement, as comments.
-  std::string Equations() const {
-    std::string text;
-    std::set<const PlacementSpec*> seen;
-    for (const auto& block : model_.layers) {
-      const PlacementSpec& placement = *block->placement;
-      if (!seen.insert(&placement).second) continue;
-      absl::StrAppend(&text, "Placement ", placement.name, ":\n");
-      const auto add = [&text](const std::string& section,
-                               const std::vector<Statement>& statements) {
-        for (const Statement& statement : statements) {
-          absl::StrAppend(&text, "    ", section, ": ", statement.ToString(), "\n");
-        }
-      };
-      add("let", placement.lets);
-      add("begin", placement.begin);
-      add("each", placement.each);
-      add("block", placement.block);
-      add("end", placement.end);
-      for (const InsideSpec& inside : block->inside) add(inside.point, inside.statements);
-    }
+  // Returns the statements of a block's placement, a line each: "    each: x = x + f(norm(x))".
+  static std::string Equations(const BlockSpec& block) {
+    const PlacementSpec& placement = *block.placement;
+    std::string text = absl::StrCat("Placement ", placement.name, ".\n\n");
+    const auto add = [&text](const std::string& section, const std::vector<Statement>& statements) {
+      for (const Statement& statement : statements) {
+        absl::StrAppend(&text, "        ", section, ": ", statement.ToString(), "\n");
+      }
+    };
+    add("let", placement.lets);
+    add("begin", placement.begin);
+    add("each", placement.each);
+    add("block", placement.block);
+    add("end", placement.end);
+    for (const InsideSpec& inside : block.inside) add(inside.point, inside.statements);
     return text;
   }
 
   std::string Header() const {
     const ModelDims& d = model_.dims;
-    return absl::StrCat("\"\"\"", model_.name.empty() ? "A model" : model_.name,
-                        " for PyTorch, written by plumb export --format pytorch.\n\n", Equations(),
-                        "\"\"\"\n\nimport json\nimport math\nimport re\nfrom dataclasses import "
-                        "dataclass\n\nimport torch\nimport torch.nn.functional as F\nfrom torch "
-                        "import nn\n\n\n@dataclass(frozen=True)\nclass Config:\n    \"\"\"Sizes of "
-                        "this model. The numbers in the code below follow from them.\"\"\"\n\n",
-                        "    n_layer: int = ", d.n_layer, "\n    n_head: int = ", d.n_head,
-                        "\n    n_kv_head: int = ", d.n_kv_head, "\n    d_model: int = ", d.d_model,
-                        "\n    d_ff: int = ", d.d_ff, "\n    head_dim: int = ", d.head_dim,
-                        "\n    vocab_size: int = ", d.vocab_size,
-                        "\n    context_length: int = ", d.context_length, "\n");
+    const std::pair<const char*, int64_t> sizes[] = {{"n_layer", d.n_layer},
+                                                     {"n_head", d.n_head},
+                                                     {"n_kv_head", d.n_kv_head},
+                                                     {"d_model", d.d_model},
+                                                     {"d_ff", d.d_ff},
+                                                     {"head_dim", d.head_dim},
+                                                     {"vocab_size", d.vocab_size},
+                                                     {"context_length", d.context_length}};
+    std::string text = kHeader;
+    for (const auto& [name, size] : sizes) {
+      absl::StrAppend(&text, "    ", name, ": int = ", size, "\n");
+    }
+    return text;
   }
 
   // Returns the lines that make the list of layers.
@@ -519,7 +540,8 @@ class ModuleWriter {
     PythonFunction& begin = code_.begin();
     PythonFunction& end = code_.end();
     std::string text =
-        "\n\nclass Model(nn.Module):\n\n"
+        "\n\nclass Model(nn.Module):\n"
+        "    \"\"\"The whole model. Names of parameters are those of plumb.\"\"\"\n\n"
         "    def __init__(self, config=Config()):\n"
         "        super().__init__()\n"
         "        if config != Config():\n"
@@ -548,19 +570,12 @@ class ModuleWriter {
                     "loss.\"\"\"\n");
     const absl::StatusOr<std::string> embed = Embed();
     absl::StrAppend(&text, embed.value_or(""));
-    for (const std::string& base : carried_) {
-      const bool is_table =
-          std::any_of(model_.token_tables.begin(), model_.token_tables.end(),
-                      [&base](const TokenTable& table) { return table.name == base; });
-      if (is_table) continue;
-      absl::StrAppend(&text, "        ", CodeWriter::PythonName(begin, base), " = {}\n");
-    }
-    const auto add = [&](const PythonFunction& function) {
-      for (const std::string& line : WithDicts(function)) {
+    const auto add = [&text](const std::vector<std::string>& lines) {
+      for (const std::string& line : lines) {
         absl::StrAppend(&text, "        ", Unmark(line), "\n");
       }
     };
-    add(begin);
+    add(WithDicts(begin, /*is_begin=*/true));
     std::string arguments, results;
     for (const std::string& name : given_) {
       absl::StrAppend(&arguments, ", ",
@@ -571,7 +586,7 @@ class ModuleWriter {
     }
     absl::StrAppend(&text, "        for layer in self.layers:\n            x", results,
                     " = layer(x", arguments, ")\n");
-    add(end);
+    add(WithDicts(end));
     absl::StrAppend(
         &text,
         "        if targets is None:\n            return logits, None\n"

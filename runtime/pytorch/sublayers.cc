@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sublayers of CodeWriter: a class for each kind, whose forward has the statements at its points.
+#include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/model/sublayers.h"
+#include "runtime/ops/rope.h"
 #include "runtime/pytorch/norms.h"
 #include "runtime/pytorch/writer.h"
 #include "runtime/spec/sublayer_numbers.h"
@@ -35,34 +39,26 @@ absl::StatusOr<std::string> ActivationCode(const std::string& name, const std::s
 
 // Returns the arguments of helper `rope` after the tensor and its heads, or "" without rotation.
 absl::StatusOr<std::string> RopeArguments(const PositionSpec& positions, const SublayerSite& site) {
-  if (positions.kind != PositionKind::kRope) return std::string();
-  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
-  if (numbers.dims == 0) return std::string();
-  std::string code = absl::StrCat("base=", MarkNumber("base", numbers.base));
-  if (numbers.dims != site.scope.dims->head_dim) {
-    absl::StrAppend(&code, ", dims=", Whole("dims", numbers.dims));
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<Attrs> attrs, RopeAttrs(positions, site));
+  if (!attrs.has_value()) return std::string();
+  const double base = attrs->GetDouble("theta");
+  std::string code = absl::StrCat("base=", MarkNumber("base", base));
+  int64_t dims = attrs->GetInt("head_dim");
+  if (attrs->Has("dims")) {
+    dims = attrs->GetInt("dims");
+    absl::StrAppend(&code, ", dims=", Whole("dims", dims));
   }
   if (positions.rope_interleaved) absl::StrAppend(&code, ", interleaved=True");
-  if (numbers.scaling == nullptr) return code;
-  const RopeScaling& scaling = *numbers.scaling;
-  std::vector<double> factors;
-  switch (scaling.kind) {
-    case RopeScaling::Kind::kLinear:
-      factors = numbers.linear_factors;
-      break;
-    case RopeScaling::Kind::kLongRope:
-      factors = scaling.factors;
-      break;
-    default:
-      return absl::UnimplementedError(
-          "PyTorch code: rope_scaling llama3 and yarn are not covered; linear and longrope are");
+  if (!attrs->Has("scaling")) return code;
+  std::vector<std::string> divisors;
+  for (const double frequency : RopeFrequencies(*attrs)) {
+    const double pair = static_cast<double>(divisors.size());
+    const double unscaled = std::pow(base, -2 * pair / static_cast<double>(dims));
+    divisors.push_back(MarkNumber("divisor", unscaled / frequency));
   }
-  std::vector<std::string> texts;
-  for (const double factor : factors) texts.push_back(MarkNumber("rope_factor", factor));
-  absl::StrAppend(&code, ", factors=(", absl::StrJoin(texts, ", "), ",)");
-  const bool magnifies = scaling.kind == RopeScaling::Kind::kLongRope;
-  if (magnifies && scaling.attention_factor != 1) {
-    absl::StrAppend(&code, ", magnitude=", MarkNumber("magnitude", scaling.attention_factor));
+  absl::StrAppend(&code, ", divisors=(", absl::StrJoin(divisors, ", "), ",)");
+  if (attrs->Has("magnitude") && attrs->GetDouble("magnitude") != 1) {
+    absl::StrAppend(&code, ", magnitude=", MarkNumber("magnitude", attrs->GetDouble("magnitude")));
   }
   return code;
 }

@@ -15,36 +15,40 @@
 namespace plumb {
 namespace {
 
-// Min number of terms that become a loop.
-constexpr size_t kMinLoop = 3;
+// Min number of terms that become a loop: a sum has as many in some layers and more in others.
+constexpr size_t kMinLoop = 2;
 
-const std::vector<std::string>& TermVariables() {
-  static const auto* const names = new std::vector<std::string>{"k", "j", "i", "m", "n"};
-  return *names;
-}
-const std::vector<std::string>& TargetVariables() {
-  static const auto* const names = new std::vector<std::string>{"i", "j", "k", "m", "n"};
-  return *names;
+// Candidates for the variables of loops, over terms and over targets.
+std::vector<std::string> TermVariables() { return {"k", "j", "i", "m", "n"}; }
+std::vector<std::string> TargetVariables() { return {"i", "j", "k", "m", "n"}; }
+
+bool IsKeyword(absl::string_view name) {
+  static constexpr absl::string_view kKeywords[] = {
+      "and",  "as",     "assert", "async",  "await",  "break",   "class",    "continue", "def",
+      "del",  "elif",   "else",   "except", "False",  "finally", "for",      "from",     "global",
+      "if",   "import", "in",     "is",     "lambda", "None",    "nonlocal", "not",      "or",
+      "pass", "raise",  "return", "True",   "try",    "while",   "with",     "yield"};
+  return std::find(std::begin(kKeywords), std::end(kKeywords), name) != std::end(kKeywords);
 }
 
 // Returns true for names that Python or model.py has for something else.
-bool IsPythonName(const std::string& name) {
-  static const auto* const taken = new std::set<std::string>{
-      "and",    "as",    "assert", "async",   "await",    "break", "class", "continue", "def",
-      "del",    "elif",  "else",   "except",  "finally",  "for",   "from",  "global",   "if",
-      "import", "in",    "is",     "lambda",  "nonlocal", "not",   "or",    "pass",     "raise",
-      "return", "try",   "while",  "with",    "yield",    "torch", "nn",    "F",        "math",
-      "self",   "ids",   "layer",  "targets", "loss",     "sum",   "range", "dict",     "None",
-      "True",   "False", "concat", "rope",    "drop_path"};
-  return taken->count(name) > 0;
+bool IsPythonName(absl::string_view name) {
+  static constexpr absl::string_view kTaken[] = {
+      "torch",     "nn",     "F",     "math",  "self",    "ids",    "layer",
+      "targets",   "loss",   "rows",  "sum",   "range",   "dict",   "rope",
+      "drop_path", "concat", "route", "alibi", "visible", "Config", "positions"};
+  return IsKeyword(name) ||
+         std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken);
 }
 
 // Returns true for names that the code of a sublayer has for something else.
-bool IsSublayerName(const std::string& name) {
-  static const auto* const taken = new std::set<std::string>{
-      "x",    "x_k",    "x_v", "q",    "k",    "v",      "q_rot", "k_rot", "context", "o",
-      "gate", "hidden", "up",  "down", "mask", "scores", "decay", "beta",  "router",  "weights"};
-  return taken->count(name) > 0;
+bool IsSublayerName(absl::string_view name) {
+  static constexpr absl::string_view kTaken[] = {
+      "x",     "x_k",     "x_v",    "q",      "k",      "v",      "q_rot",
+      "k_rot", "context", "o",      "gate",   "up",     "hidden", "down",
+      "mask",  "scores",  "decay",  "decays", "beta",   "sink",   "e",
+      "token", "place",   "tokens", "routed", "chosen", "logits", "weights"};
+  return std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken);
 }
 
 bool IsNumber(const std::string& text) {
@@ -202,22 +206,24 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   const std::vector<TensorHandle> operands(given.begin(), given.end());
   const std::vector<double>& numbers = function.numbers;
   const auto simple = [&](const std::string& code) { return AddCode(code, 3, operands, f); };
-  static const auto* const kSimple =
-      new std::map<std::string, std::string>{{"exp", "torch.exp($0)"},
-                                             {"log", "torch.log($0)"},
-                                             {"sqrt", "torch.sqrt($0)"},
-                                             {"abs", "torch.abs($0)"},
-                                             {"floor", "torch.floor($0)"},
-                                             {"tanh", "torch.tanh($0)"},
-                                             {"sigmoid", "torch.sigmoid($0)"},
-                                             {"erf", "torch.erf($0)"},
-                                             {"relu", "F.relu($0)"},
-                                             {"gelu", "F.gelu($0)"},
-                                             {"gelu_tanh", "F.gelu($0, approximate=\"tanh\")"},
-                                             {"silu", "F.silu($0)"},
-                                             {"softplus", "F.softplus($0)"},
-                                             {"stop", "@0.detach()"}};
-  if (const auto at = kSimple->find(f); at != kSimple->end()) return simple(at->second);
+  static constexpr std::pair<absl::string_view, absl::string_view> kSimple[] = {
+      {"exp", "torch.exp($0)"},
+      {"log", "torch.log($0)"},
+      {"sqrt", "torch.sqrt($0)"},
+      {"abs", "torch.abs($0)"},
+      {"floor", "torch.floor($0)"},
+      {"tanh", "torch.tanh($0)"},
+      {"sigmoid", "torch.sigmoid($0)"},
+      {"erf", "torch.erf($0)"},
+      {"relu", "F.relu($0)"},
+      {"gelu", "F.gelu($0)"},
+      {"gelu_tanh", "F.gelu($0, approximate=\"tanh\")"},
+      {"silu", "F.silu($0)"},
+      {"softplus", "F.softplus($0)"},
+      {"stop", "@0.detach()"}};
+  for (const auto& [name, code] : kSimple) {
+    if (f == name) return simple(std::string(code));
+  }
   if (f == "reciprocal") return AddCode("1 / @0", 1, operands, f);
   if (f == "pow") {
     return AddCode(absl::StrCat("@0 ** ", MarkNumber("power", numbers[0])), 2, operands, f);
@@ -280,8 +286,8 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
     join.width = f == "concat" ? total : join.width * static_cast<int64_t>(operands.size());
     return made;
   }
-  static const std::set<std::string> kComparisons = {"<", "<=", ">", ">=", "==", "!="};
-  if (kComparisons.count(f) > 0) {
+  static constexpr absl::string_view kComparisons[] = {"<", "<=", ">", ">=", "==", "!="};
+  if (std::find(std::begin(kComparisons), std::end(kComparisons), f) != std::end(kComparisons)) {
     const TensorHandle made =
         simple(absl::StrCat("($0 ", f, " ", MarkNumber("bound", numbers[0]), ").float()"));
     nodes_.back().hint = "condition";
@@ -306,11 +312,11 @@ TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
 
 TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
   tables_.emplace(site.name, site);
-  const std::string index = site.name.substr(std::min(site.name.size(), 11 + site.table.size()));
+  // A table per layer is "embedding.ve.0" and is read as ve[1].
+  const std::string index = site.name.substr(site.name.rfind('.') + 1);
+  int64_t layer = 0;
   std::string name = site.table;
-  if (!index.empty()) {
-    int64_t layer = 0;
-    static_cast<void>(absl::SimpleAtoi(index.substr(1), &layer));
+  if (index != site.table && absl::SimpleAtoi(index, &layer)) {
     name = absl::StrCat(name, "[", layer + 1, "]");
   }
   const TensorHandle made = AddCode(name, 3, {}, site.table);
@@ -330,6 +336,12 @@ void CodeWriter::UseMember(const std::string& name, const std::string& make) {
   if (!function_->owner.empty() && !absl::StartsWith(name, function_->owner + ".")) {
     return Fail(absl::UnimplementedError(
         absl::StrCat("PyTorch code: ", name, " is used in ", function_->owner)));
+  }
+  for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    if (!IsKeyword(part)) continue;
+    return Fail(absl::UnimplementedError(absl::StrCat("PyTorch code: \"", part, "\", in ", name,
+                                                      ", is a keyword of Python; "
+                                                      "rename it")));
   }
   for (const Member& member : function_->members) {
     if (member.path == path) return;
@@ -537,15 +549,19 @@ CodeWriter::Code CodeWriter::Render(TensorHandle id) {
     return {"step", 3};
   }
   if (made.code == "concat" || made.code == "softmax") {
-    helpers_.insert("concat");
-    const bool is_softmax = made.code == "softmax";
-    const int64_t width = MaxWidth(made.operands);
-    if (is_softmax && width > 1) {
-      Fail(absl::UnimplementedError(
-          "PyTorch code: a softmax over tensors of more than one channel is not covered"));
+    if (made.code == "concat" || made.width == static_cast<int64_t>(made.operands.size())) {
+      helpers_.insert("concat");
+      const std::string joined = absl::StrCat("concat(", RenderList(made.operands), ")");
+      const bool is_concat = made.code == "concat";
+      return {is_concat ? joined : absl::StrCat("torch.softmax(", joined, ", -1)"), 3};
     }
-    const std::string joined = absl::StrCat("concat(", RenderList(made.operands), ")");
-    return {is_softmax ? absl::StrCat("torch.softmax(", joined, ", -1)") : joined, 3};
+    std::vector<std::string> scores;
+    for (const TensorHandle score : made.operands) {
+      scores.push_back(Widened(score, MaxWidth(made.operands), 0));
+    }
+    return {absl::StrCat("torch.softmax(torch.stack(torch.broadcast_tensors(",
+                         absl::StrJoin(scores, ", "), "), -2), -2).flatten(-2)"),
+            3};
   }
   std::string text;
   for (size_t i = 0; i < made.code.size(); ++i) {

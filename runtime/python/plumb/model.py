@@ -126,8 +126,8 @@ class Model(Object):
     def explain(self, stage: str = "graph", batch: int = 1, seq: int = 0, recipe: Bytes = "",
                 layer: Optional[int] = None) -> str:
         """Prints a stage of the compiler, for people: "graph", "gradients", "optimized", "memory plan" or "executable"
-        of a training step, "prompt", "probes", "updates", or "svg", the data flow of a layer of each kind or of
-        `layer` (from 0)."""
+        of a training step, "prompt", "probes", "updates", "pytorch", the model as code for PyTorch, or "svg", the data
+        flow of a layer of each kind or of `layer` (from 0)."""
         encoded, number = utf8(recipe, "recipe"), choice(stage, "stage", _STAGES)
         if layer is not None and stage == "svg":
             number += 1  # PLUMB_EXPLAIN_LAYER_SVG
@@ -135,6 +135,15 @@ class Model(Object):
                                          recipe_size=len(encoded))
         with self._use() as handle:
             return text("model_explain", handle, byref(options)).decode()
+
+    def export_pytorch(self, directory: Path, recipe: Bytes = "") -> None:
+        """Writes model.py, the model as code that needs PyTorch only, and model.safetensors into a directory, which is
+        created. The weight decay and rates of its parameter_groups() are those of `recipe`."""
+        code, out = self.explain("pytorch", recipe=recipe), os.fsdecode(directory)
+        os.makedirs(out, exist_ok=True)
+        self.save(os.path.join(out, "model.safetensors"))
+        with open(os.path.join(out, "model.py"), "w", encoding="utf-8") as file:
+            file.write(code)
 
     def work(self, training: bool, tokens: int, weights: str = "f32", recipe: Bytes = "") -> tuple[float, int]:
         """Returns the min work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward
