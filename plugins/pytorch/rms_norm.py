@@ -8,7 +8,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.full((dim,), 0.0 if unit_offset else 1.0)) if affine else None
 
     def forward(self, x):
-        y = x.float()
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
         y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
         if self.weight is not None:
             y = y * (1 + self.weight if self.unit_offset else self.weight)

@@ -23,6 +23,7 @@ constexpr uint64_t kSeed = 1;  // default of the recipe's seed
 struct ModelToExport {
   api::Model model;
   std::string recipe;  // "": the defaults
+  int64_t step = 0;    // of the weights
 };
 
 absl::StatusOr<ModelToExport> OpenSource(HostRuntime* runtime, const PyTorchRequest& request) {
@@ -34,7 +35,7 @@ absl::StatusOr<ModelToExport> OpenSource(HostRuntime* runtime, const PyTorchRequ
     }
     PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
     PLUMB_RETURN_IF_ERROR(ToStatus(model.Init(kSeed)));
-    return ModelToExport{std::move(model), ""};
+    return ModelToExport{std::move(model), "", 0};
   }
   if (!request.settings.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -42,7 +43,7 @@ absl::StatusOr<ModelToExport> OpenSource(HostRuntime* runtime, const PyTorchRequ
   }
   PLUMB_ASSIGN_OR_RETURN(RunModel opened, OpenRunModel(runtime, request.source, request.average));
   PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
-  return ModelToExport{std::move(opened.model), files.recipe.text};
+  return ModelToExport{std::move(opened.model), files.recipe.text, opened.step};
 }
 
 absl::Status Export(HostRuntime* runtime, const PyTorchRequest& request) {
@@ -57,6 +58,11 @@ absl::Status Export(HostRuntime* runtime, const PyTorchRequest& request) {
     PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(source.model.Tensor(i)));
     std::vector<int64_t> dims(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
     tensors.push_back({std::string(tensor.name), F32(Shape(dims)), tensor.data.data()});
+  }
+  // A model whose formulas read the step keeps it in a buffer.
+  const auto step = static_cast<float>(source.step);
+  if (absl::StrContains(code, "register_buffer(\"step\"")) {
+    tensors.push_back({"step", F32({1}), &step});
   }
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
                          StagedDirectory::Create(request.out));

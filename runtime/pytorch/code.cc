@@ -86,8 +86,13 @@ size_t NumbersInInit(const ClassCode& code) {
 
 }  // namespace
 
+std::string NumberCode(double value) {
+  const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return is_whole ? absl::StrCat(static_cast<int64_t>(value)) : ShortestNumber(value);
+}
+
 std::string MarkNumber(absl::string_view name, double value) {
-  return Marked(name, ShortestNumber(value));
+  return Marked(name, NumberCode(value));
 }
 
 std::string Unmark(absl::string_view code) {

@@ -15,6 +15,9 @@
 
 namespace plumb {
 
+// Returns a number as Python code; a whole one is an integer.
+std::string NumberCode(double value);
+
 // Returns a number as marked code. `name` is that of the argument that the number becomes if it
 // differs between instances of a class: "window".
 std::string MarkNumber(absl::string_view name, double value);

@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
-#include "runtime/base/text_format.h"
 #include "runtime/pytorch/norms.h"
 #include "runtime/pytorch/pytorch.h"
 #include "runtime/pytorch/writer.h"
@@ -203,7 +202,7 @@ constexpr char kMethods[] = R"(
         """Returns a model with the weights of a file that plumb wrote."""
         model = cls()
         tensors = read_safetensors(path)
-        parameters = dict(model.named_parameters())
+        parameters = dict(model.named_parameters()) | dict(model.named_buffers())
         if tensors.keys() != parameters.keys():
             raise ValueError(f"{path} has other tensors: {sorted(tensors.keys() ^ parameters.keys())}")
         with torch.no_grad():
@@ -502,7 +501,7 @@ class ModuleWriter {
       scope.dims = &model_.dims;
       scope.placement = model_.layers.front()->placement.get();
       PLUMB_ASSIGN_OR_RETURN(const double scale, EvaluateScalar(*model_.embedding_scale, scope));
-      if (scale != 1) x = absl::StrCat(ShortestNumber(scale), " * ", x);
+      if (scale != 1) x = absl::StrCat(NumberCode(scale), " * ", x);
     }
     std::string text;
     if (model_.positions.kind == PositionKind::kLearned) {
@@ -560,7 +559,7 @@ class ModuleWriter {
     if (ReadsStep()) {
       absl::StrAppend(&text,
                       "        # Number of the training step, from 1: set it before each step.\n"
-                      "        self.register_buffer(\"step\", torch.ones(1))\n");
+                      "        self.register_buffer(\"step\", torch.zeros(1))\n");
     }
     const std::string sharing = Sharing();
     absl::StrAppend(&text, sharing, "        self.init_weights()\n");
@@ -587,18 +586,17 @@ class ModuleWriter {
     absl::StrAppend(&text, "        for layer in self.layers:\n            x", results,
                     " = layer(x", arguments, ")\n");
     add(WithDicts(end));
-    absl::StrAppend(
-        &text,
-        "        if targets is None:\n            return logits, None\n"
-        "        rows, targets = logits.float().flatten(0, -2), "
-        "targets.flatten().clamp(min=-1)\n"
-        "        loss = F.cross_entropy(rows, targets, ignore_index=-1",
-        recipe_.label_smoothing > 0
-            ? absl::StrCat(", label_smoothing=", ShortestNumber(recipe_.label_smoothing))
-            : "",
-        ")\n");
+    absl::StrAppend(&text,
+                    "        if targets is None:\n            return logits, None\n"
+                    "        rows, targets = logits.float().flatten(0, -2), "
+                    "targets.flatten().clamp(min=-1)\n"
+                    "        loss = F.cross_entropy(rows, targets, ignore_index=-1",
+                    recipe_.label_smoothing > 0
+                        ? absl::StrCat(", label_smoothing=", NumberCode(recipe_.label_smoothing))
+                        : "",
+                    ")\n");
     if (recipe_.z_loss > 0) {
-      absl::StrAppend(&text, "        loss = loss + ", ShortestNumber(recipe_.z_loss),
+      absl::StrAppend(&text, "        loss = loss + ", NumberCode(recipe_.z_loss),
                       " * rows.logsumexp(-1)[targets >= 0].square().mean()\n");
     }
     if (code_.helpers().count("balance_loss") > 0) {
@@ -648,7 +646,7 @@ class ModuleWriter {
   std::string InitialValues() const {
     const auto rule = [this](size_t i) {
       const InitSpec& init = tensors_.parameters[i].init;
-      const std::string a = ShortestNumber(init.a), b = ShortestNumber(init.b);
+      const std::string a = NumberCode(init.a), b = NumberCode(init.b);
       switch (init.kind) {
         case InitSpec::Kind::kNormal:
           return absl::StrCat("lambda p: nn.init.normal_(p, ", a, ", ", b, ")");
@@ -656,11 +654,11 @@ class ModuleWriter {
           return absl::StrCat("lambda p: nn.init.uniform_(p, ", a, ", ", b, ")");
         case InitSpec::Kind::kTruncatedNormal:
           return absl::StrCat("lambda p: nn.init.trunc_normal_(p, ", a, ", ", b, ", ",
-                              ShortestNumber(init.a - init.cut * init.b), ", ",
-                              ShortestNumber(init.a + init.cut * init.b), ")");
+                              NumberCode(init.a - init.cut * init.b), ", ",
+                              NumberCode(init.a + init.cut * init.b), ")");
         case InitSpec::Kind::kTable: {
           std::vector<std::string> values;
-          for (const double value : init.table) values.push_back(ShortestNumber(value));
+          for (const double value : init.table) values.push_back(NumberCode(value));
           return absl::StrCat("lambda p: p.view(", values.size(), ", -1).copy_(torch.tensor([",
                               absl::StrJoin(values, ", "), "])[:, None])");
         }
@@ -677,11 +675,10 @@ class ModuleWriter {
     const auto rule = [this](size_t i) {
       const ParameterUpdate& update = updates_.parameters[i];
       if (update.is_frozen) return std::string("1, 0, None");
-      return absl::StrCat(ShortestNumber(update.lr_scale), ", ", ShortestNumber(update.lr_offset),
-                          ", {\"weight_decay\": ", ShortestNumber(update.weight_decay),
-                          ", \"betas\": (", ShortestNumber(update.beta1), ", ",
-                          ShortestNumber(update.beta2), "), \"eps\": ", ShortestNumber(update.eps),
-                          "}");
+      return absl::StrCat(NumberCode(update.lr_scale), ", ", NumberCode(update.lr_offset),
+                          ", {\"weight_decay\": ", NumberCode(update.weight_decay),
+                          ", \"betas\": (", NumberCode(update.beta1), ", ",
+                          NumberCode(update.beta2), "), \"eps\": ", NumberCode(update.eps), "}");
     };
     return absl::StrCat(
         "\n\n# Factor of the learning rate, what is added to it, options of AdamW.\n",
@@ -690,7 +687,7 @@ class ModuleWriter {
 
   std::string GroupsMethod() const {
     const std::string head = absl::StrCat(
-        "\n    def parameter_groups(self, lr=", ShortestNumber(recipe_.learning_rate), "):");
+        "\n    def parameter_groups(self, lr=", NumberCode(recipe_.learning_rate), "):");
     for (const ParameterUpdate& update : updates_.parameters) {
       if (update.is_frozen) continue;
       const char* what = update.optimizer == OptimizerKind::kMuon     ? "Muon"

@@ -343,8 +343,15 @@ void CodeWriter::UseMember(const std::string& name, const std::string& make) {
                                                       ", is a keyword of Python; "
                                                       "rename it")));
   }
+  const auto is_item_of = [](const std::string& item, const std::string& list) {
+    return absl::StartsWith(item, list + ".") && IsNumber(item.substr(list.size() + 1));
+  };
   for (const Member& member : function_->members) {
     if (member.path == path) return;
+    if (!is_item_of(path, member.path) && !is_item_of(member.path, path)) continue;
+    return Fail(absl::UnimplementedError(absl::StrCat(
+        "PyTorch code: ", name, ": a name that is called both with and without an index is not ",
+        "covered; give one of them another name")));
   }
   function_->members.push_back({path, make});
 }

@@ -99,30 +99,34 @@ def largest(tensor):
     return float(tensor.abs().max()) if tensor.numel() else 0.0
 
 
-def compare(module, expected):
-    """Fails unless logits and gradients are equal up to TOLERANCE of the largest."""
-    model = module.Model()
+def compute(module, given, dtype=torch.float32):
+    """Returns logits and gradients of the code for the weights and tokens of `given`, named as there."""
+    model = module.Model().to(dtype)
     parameters = dict(model.named_parameters())
-    wanted = {name[5:]: tensor for name, tensor in expected.items() if name.startswith("grad.")}
-    assert parameters.keys() == wanted.keys(), f"other parameters: {sorted(parameters.keys() ^ wanted.keys())}"
+    wanted = {name[5:] for name in given if name.startswith("grad.")}
+    assert parameters.keys() == wanted, f"other parameters: {sorted(parameters.keys() ^ wanted)}"
     with torch.no_grad():
         for name, parameter in parameters.items():
-            assert parameter.shape == expected[name].shape, f"{name} is {tuple(parameter.shape)}"
-            parameter.copy_(expected[name])
-        if "step" in expected:
-            model.step.copy_(expected["step"])
+            assert parameter.shape == given[name].shape, f"{name} is {tuple(parameter.shape)}"
+            parameter.copy_(given[name])
+        if "step" in given:
+            model.step.copy_(given["step"])
     # Dropout is for training only; the balance loss of experts is a part of the training loss.
     model.train(hasattr(module, "balance_loss"))
-    tokens = expected["tokens"].long()
+    tokens = given["tokens"].long()
     logits, loss = model(tokens, next_tokens(tokens))
     loss.backward()
-    difference = largest(logits.detach() - expected["logits"]) / largest(expected["logits"])
-    assert difference <= TOLERANCE, f"logits differ by {difference:.1e} of the largest"
-    scale = max(largest(tensor) for tensor in wanted.values())
-    for name, tensor in wanted.items():
-        found = torch.zeros_like(tensor) if parameters[name].grad is None else parameters[name].grad
-        difference = largest(found - tensor) / scale
-        assert difference <= TOLERANCE, f"the gradient of {name} differs by {difference:.1e} of the largest"
+    found = {"grad." + name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in parameters.items()}
+    return dict(found, logits=logits.detach())
+
+
+def compare(found, expected, tolerance=TOLERANCE):
+    """Fails unless logits and gradients are equal up to the tolerance, relative to the largest."""
+    scale = max(largest(tensor) for name, tensor in expected.items() if name.startswith("grad."))
+    for name in found:
+        allowed = tolerance * (largest(expected[name]) if name == "logits" else scale)
+        difference = largest(found[name] - expected[name])
+        assert difference <= allowed, f"{name} differs by {difference:.1e}; {allowed:.1e} would be allowed"
 
 
 def main(golden, examples, *wanted):
@@ -149,7 +153,8 @@ def main(golden, examples, *wanted):
                 refused.append(name)
                 continue
             assert name not in REFUSED, "is not refused"
-            compare(run_code(code), expected_of(model))
+            expected = expected_of(model)
+            compare(compute(run_code(code), expected), expected)
         except Exception as error:  # any error of the code is a failure of its case
             failures.append(f"{name}: {type(error).__name__}: {error}")
     print(f"{len(wanted or cases) - len(failures) - len(refused)} models are equal, {len(refused)} refused")
