@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -338,6 +339,12 @@ void CodeWriter::UseMember(const std::string& name, const std::string& make) {
         absl::StrCat("PyTorch code: ", name, " is used in ", function_->owner)));
   }
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    const bool is_name = !absl::ascii_isdigit(static_cast<unsigned char>(part[0]));
+    if (!is_name && !IsNumber(std::string(part))) {
+      return Fail(absl::UnimplementedError(
+          absl::StrCat("PyTorch code: ", name, ": a name with an index that is called twice is ",
+                       "not covered; give each call an index of its own")));
+    }
     if (!IsKeyword(part)) continue;
     return Fail(absl::UnimplementedError(absl::StrCat("PyTorch code: \"", part, "\", in ", name,
                                                       ", is a keyword of Python; "

@@ -18,8 +18,14 @@ import plumb
 TOLERANCE = 1e-4
 
 
-def is_stable(exact, rounded):
+def is_stable(module, given, rounded):
     """Returns true if float32 is enough: some formulas overflow or magnify rounding."""
+    try:
+        exact = golden_test.compute(module, given, torch.float64)
+    except RuntimeError:  # a matrix product of a comparison, which is float32
+        return True
+    if not max(golden_test.largest(tensor) for tensor in exact.values()) < 1e4:
+        return False
     try:
         golden_test.compare(rounded, exact, TOLERANCE / 4)
     except AssertionError:
@@ -46,11 +52,11 @@ def main(program, count, first="1"):
             continue
         try:
             module, expected = golden_test.run_code(code), golden_test.compute_with_plumb(model)
-            exact = golden_test.compute(module, expected, torch.float64)
-            if not is_stable(exact, golden_test.compute(module, expected)):
+            rounded = golden_test.compute(module, expected)
+            if not is_stable(module, expected, rounded):
                 counts["unstable"] += 1
                 continue
-            golden_test.compare(exact, expected, TOLERANCE)
+            golden_test.compare(rounded, expected, TOLERANCE)
             counts["equal"] += 1
         except Exception as error:  # any error of the code is a failure of its model
             failures.append(f"seed {seed}: {type(error).__name__}: {error}")
