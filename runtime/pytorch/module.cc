@@ -21,136 +21,6 @@
 namespace plumb {
 namespace {
 
-// Functions and classes that code may use, by name, in the order of the file.
-constexpr std::pair<const char*, const char*> kHelpers[] = {{"concat", R"(
-
-def concat(*parts):
-    """Concatenates channels. A part that is the same for all tokens is repeated."""
-    parts = [part.reshape(1) if part.dim() == 0 else part for part in parts]
-    rows = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
-    return torch.cat([part.expand(*rows, part.shape[-1]) for part in parts], -1)
-)"},
-                                                            {"drop_path", R"(
-
-def drop_path(x, p, training):
-    """Drops whole sequences (stochastic depth)."""
-    if not training:
-        return x
-    return x * torch.empty(x.shape[0], 1, 1, device=x.device).bernoulli_(1 - p) / (1 - p)
-)"},
-                                                            {"rope", R"(
-
-def rope(x, n_head, base, dims=0, interleaved=False, divisors=(1,), magnitude=1):
-    """Rotates pairs of the first `dims` channels of each head by angles that grow with the position."""
-    x = x.unflatten(-1, (n_head, -1))
-    dims = dims or x.shape[-1]
-    pairs = torch.arange(0, dims, 2, dtype=torch.float64, device=x.device)
-    frequencies = base ** (-pairs / dims) / pairs.new_tensor(divisors)
-    angles = torch.arange(x.shape[1], device=x.device)[:, None] * frequencies
-    cos, sin = ((magnitude * f(angles)).float()[:, None] for f in (torch.cos, torch.sin))
-    turning, rest = x[..., :dims], x[..., dims:]
-    a, b = (turning[..., ::2], turning[..., 1::2]) if interleaved else turning.chunk(2, -1)
-    a, b = a * cos - b * sin, b * cos + a * sin
-    turned = torch.stack((a, b), -1).flatten(-2) if interleaved else torch.cat((a, b), -1)
-    return torch.cat((turned.type_as(x), rest), -1).flatten(-2)
-)"},
-                                                            {"visible", R"(
-
-def visible(q, window=0):
-    """Returns a mask [tokens, tokens], true where a query sees a key."""
-    tokens = torch.arange(q.shape[-2], device=q.device)
-    distance = tokens[:, None] - tokens
-    return (distance >= 0) & (distance < window) if window else distance >= 0
-)"},
-                                                            {"alibi", R"(
-
-def alibi(q, factor=1):
-    """Returns what ALiBi subtracts from the scores, [heads, tokens, tokens]."""
-    n = q.shape[1]
-    power = 2 ** math.floor(math.log2(n))
-    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    slopes += [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (n - power), 2)]
-    tokens = torch.arange(q.shape[-2], device=q.device)
-    return factor * torch.tensor(slopes, device=q.device)[:, None, None] * (tokens[:, None] - tokens)
-)"},
-                                                            {"route", R"(
-
-def route(logits, top_k, kind, correction=None, n_group=1, top_group=1, renormalize=False, scale=1):
-    """Returns the weights and the indices of each token's experts, [tokens, top_k]."""
-    logits = logits.flatten(0, -2)
-    scores = torch.sigmoid(logits) if kind == "sigmoid" else torch.softmax(logits, -1)
-    ranked = scores if correction is None else scores + correction
-    if top_group < n_group:
-        groups = ranked.unflatten(-1, (n_group, -1))
-        best = groups.topk(1 if correction is None else min(2, groups.shape[-1]), -1).values.sum(-1)
-        kept = torch.zeros_like(best).scatter(-1, best.topk(top_group, -1).indices, 1)
-        ranked = groups.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2)
-    chosen = ranked.topk(top_k, -1).indices
-    weights = (logits if kind == "softmax_of_top_k" else scores).gather(-1, chosen)
-    if kind == "softmax_of_top_k":
-        weights = torch.softmax(weights, -1)
-    if renormalize:
-        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-    return scale * weights, chosen
-)"},
-                                                            {"balance_loss", R"(
-
-def balance_loss(logits, chosen):
-    """Returns n_expert times the sum over experts of their share of the choices times their mean probability."""
-    probabilities = torch.softmax(logits.flatten(0, -2), -1)
-    share = F.one_hot(chosen, logits.shape[-1]).float().mean((0, 1))
-    return logits.shape[-1] * (share * probabilities.mean(0)).sum()
-)"},
-                                                            {"linear_attention", R"(
-
-def linear_attention(q, k, v, n_head, n_key_head, decay=None, beta=None):
-    """Returns o_t = S_t q_t, with S_t = S_{t-1} diag(a_t) + b_t (v_t - S_{t-1} diag(a_t) k_t) k_t' if there is
-    beta, else S_t = S_{t-1} diag(a_t) + v_t k_t'. decay is log a_t. For long sequences use a kernel instead."""
-    group = n_head // n_key_head
-    q, k = (x.unflatten(-1, (n_key_head, -1)).repeat_interleave(group, 2) for x in (q, k))
-    v = v.unflatten(-1, (n_head, -1))
-    state = v.new_zeros(v.shape[0], n_head, v.shape[-1], k.shape[-1])
-    outputs = []
-    for t in range(v.shape[1]):
-        if decay is not None:
-            state = state * decay[:, t].unflatten(-1, (n_head, -1)).exp()[:, :, None]
-        new = v[:, t]
-        if beta is not None:
-            new = beta[:, t, :, None] * (new - (state @ k[:, t, :, :, None]).squeeze(-1))
-        state = state + new[..., None] * k[:, t, :, None]
-        outputs.append((state @ q[:, t, :, :, None]).squeeze(-1))
-    return torch.stack(outputs, 1).flatten(2)
-)"},
-                                                            {"Dot", R"(
-
-class Dot(nn.Module):
-    """A projection to one number; its weight is a vector."""
-
-    def __init__(self, dim, bias=False):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(dim))
-        self.bias = nn.Parameter(torch.empty(1)) if bias else None
-
-    def forward(self, x):
-        y = (x * self.weight).sum(-1, keepdim=True)
-        return y if self.bias is None else y + self.bias
-)"},
-                                                            {"CausalConv", R"(
-
-class CausalConv(nn.Module):
-    """y_t = sum over i of weight_i * x_{t-i}, in each channel."""
-
-    def __init__(self, channels, taps, bias=False):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels, taps))
-        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
-
-    def forward(self, x):
-        channels, taps = self.weight.shape
-        padded = F.pad(x.transpose(1, 2), (taps - 1, 0))
-        return F.conv1d(padded, self.weight.flip(1)[:, None], self.bias, groups=channels).transpose(1, 2)
-)"}};
-
 constexpr char kHeader[] =
     R"("""A model of plumb for PyTorch, written by plumb export --format pytorch."""
 
@@ -260,11 +130,11 @@ class ModuleWriter {
     WriteLayers();
     const std::string model = ModelClass();
     std::string text = Header();
-    for (const auto& [name, helper] : kHelpers) {
-      if (code_.helpers().count(name) > 0) text += helper;
-    }
     text += kReader;
     text += kLookup;
+    for (const std::string& helper : code_.helpers()) {
+      absl::StrAppend(&text, "\n\n", ShippedCode(helper));
+    }
     for (const auto& [id, norm] : code_.norms()) text += NormClassText(*norm);
     for (const char* base : {"Attention", "LinearAttention", "MLP", "Experts", "Layer"}) {
       text += code_.classes().Print(base);

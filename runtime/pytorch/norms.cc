@@ -14,14 +14,6 @@
 namespace plumb {
 namespace {
 
-// Returns the text of the class of a norm that ships with plumb, or "".
-std::string ShippedText(const std::string& id) {
-  for (const NormClass& shipped : ShippedNormClasses()) {
-    if (shipped.id == id) return shipped.text;
-  }
-  return "";
-}
-
 std::string ValueCode(const std::string& name, const NormAttrValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
   if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
@@ -33,8 +25,15 @@ std::string ValueCode(const std::string& name, const NormAttrValue& value) {
 
 }  // namespace
 
+std::string ShippedCode(const std::string& name) {
+  for (const PythonFile& file : PythonFiles()) {
+    if (file.name == name) return file.text;
+  }
+  return "";
+}
+
 std::string NormClassName(const NormPlugin& plugin) {
-  const std::string text = ShippedText(plugin.id());
+  const std::string text = ShippedCode(plugin.id());
   if (const size_t at = text.find("class "); at != std::string::npos) {
     return text.substr(at + 6, text.find('(', at) - at - 6);
   }
@@ -70,9 +69,8 @@ absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& 
 
 std::string NormClassText(const NormInstance& instance) {
   const NormPlugin& plugin = instance.plugin();
-  if (const std::string text = ShippedText(plugin.id()); !text.empty()) {
-    const std::string code = text.substr(text.find("class "));
-    return absl::StrCat("\n\n", code);
+  if (const std::string text = ShippedCode(plugin.id()); !text.empty()) {
+    return absl::StrCat("\n\n", text);
   }
   std::string attrs;
   for (const NormAttrSpec& attr : plugin.attrs()) absl::StrAppend(&attrs, ", ", attr.name, "=None");

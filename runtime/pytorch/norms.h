@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python classes of the norms that ship with plumb (plugins/pytorch), embedded at build time, and
-// of other norms, which raise an error. Stateless. Internal to runtime/pytorch.
+// Python code that ships with plumb and is embedded at build time: classes of norms
+// (plugins/pytorch) and functions that code uses (helpers). Stateless. Internal to runtime/pytorch.
 #ifndef PLUMB_RUNTIME_PYTORCH_NORMS_H_
 #define PLUMB_RUNTIME_PYTORCH_NORMS_H_
 
@@ -12,12 +12,14 @@
 
 namespace plumb {
 
-struct NormClass {
-  std::string id;    // the plugin's
-  std::string text;  // one class, whose constructor takes the dimension and the attributes
+// Text of a file, by its name without ".py": the id of a norm, or the name of a helper.
+struct PythonFile {
+  std::string name, text;
 };
+std::vector<PythonFile> PythonFiles();
 
-std::vector<NormClass> ShippedNormClasses();
+// Returns the text of a file; "" if there is none.
+std::string ShippedCode(const std::string& name);
 
 // Returns the name of the norm's class: "RMSNorm".
 std::string NormClassName(const NormPlugin& plugin);

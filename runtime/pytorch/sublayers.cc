@@ -406,7 +406,7 @@ class SublayerWriter {
 };
 
 std::string CodeWriter::ConvCode(const std::string& name, const ConvSpec& spec, int64_t channels) {
-  helpers_.insert("CausalConv");
+  helpers_.insert("causal_conv");
   UseMember(name, absl::StrCat("CausalConv(", Whole("channels", channels), ", ",
                                Whole("taps", spec.width), spec.bias ? ", bias=True)" : ")"));
   return MemberCode(name);

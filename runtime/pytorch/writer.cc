@@ -399,7 +399,7 @@ TensorHandle CodeWriter::Learned(const LearnedSite& site) {
 absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHandle a) {
   const auto in = MarkNumber("d_in", static_cast<double>(site.in));
   if (site.out == 1) {
-    helpers_.insert("Dot");
+    helpers_.insert("dot");
     UseMember(site.name, absl::StrCat("Dot(", in, site.spec->bias ? ", bias=True)" : ")"));
   } else {
     UseMember(site.name, absl::StrCat("nn.Linear(", in, ", ",

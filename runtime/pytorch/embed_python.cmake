@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes a C++ file that contains the classes of norms, by name:
-#   cmake "-DFILES=a/rms_norm.py;.." -DOUTPUT=... -P embed_norms.cmake
+# Writes a C++ file that contains files of Python code, by name:
+#   cmake "-DFILES=a/rms_norm.py;.." -DOUTPUT=... -P embed_python.cmake
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")
 
 set(entries "")
@@ -10,12 +10,12 @@ foreach(path IN LISTS FILES)
   as_literals("${content}" literals)
   string(APPEND entries "      {\"${name}\",${literals}},\n")
 endforeach()
-file(WRITE "${OUTPUT}" "// Made by runtime/pytorch/embed_norms.cmake.
+file(WRITE "${OUTPUT}" "// Made by runtime/pytorch/embed_python.cmake.
 #include \"runtime/pytorch/norms.h\"
 
 namespace plumb {
 
-std::vector<NormClass> ShippedNormClasses() {
+std::vector<PythonFile> PythonFiles() {
   return {
 ${entries}  };
 }

@@ -1,0 +1,225 @@
+"""A model of plumb for PyTorch, written by plumb export --format pytorch."""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of this model. Numbers in the code below follow from them."""
+
+    n_layer: int = 8
+    n_head: int = 4
+    n_kv_head: int = 4
+    d_model: int = 16
+    d_ff: int = 64
+    head_dim: int = 4
+    vocab_size: int = 27
+    context_length: int = 16
+
+
+def read_safetensors(path):
+    """Reads the tensors of a safetensors file."""
+    types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            whole = torch.frombuffer(data[begin:end], dtype=types[entry["dtype"]])
+            tensors[name] = whole.view(entry["shape"])
+    return tensors
+
+
+def find_rule(rules, name):
+    """Returns the rule of a parameter; "layers.*" stands for every layer that is not named."""
+    general = re.sub(r"^layers\.\d+\.", "layers.*.", name)
+    by_name = {each: rule for *rule, names in rules for each in names}
+    return by_name.get(name) or by_name[general]
+
+
+class RMSNorm(nn.Module):
+    """y = weight * x / sqrt(mean(x^2) + eps); with unit_offset the gain is 1 + weight."""
+
+    def __init__(self, dim, eps=1e-05, affine=True, unit_offset=False):
+        super().__init__()
+        self.eps = eps
+        self.unit_offset = unit_offset
+        self.weight = nn.Parameter(torch.full((dim,), 0.0 if unit_offset else 1.0)) if affine else None
+
+    def forward(self, x):
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
+        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
+        if self.weight is not None:
+            y = y * (1 + self.weight if self.unit_offset else self.weight)
+        return y.type_as(x)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(16, 16, bias=False)
+        self.k = nn.Linear(16, 16, bias=False)
+        self.v = nn.Linear(16, 16, bias=False)
+        self.o = nn.Linear(16, 16, bias=False)
+
+    def forward(self, x):
+        q = self.q(x)
+        k = self.k(x)
+        v = self.v(x)
+        q = q.unflatten(-1, (4, -1)).transpose(1, 2)
+        k = k.unflatten(-1, (4, -1)).transpose(1, 2)
+        v = v.unflatten(-1, (4, -1)).transpose(1, 2)
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5).transpose(1, 2).flatten(2)
+        return self.o(context)
+
+
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(16, 64, bias=False)
+        self.down = nn.Linear(64, 16, bias=False)
+
+    def forward(self, x):
+        up = self.up(x)
+        hidden = F.relu(up)
+        return self.down(hidden)
+
+
+class Layer(nn.Module):
+    """Placement pre.
+
+        each: x = x + f(norm(x))
+        end: x = norm(x)
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+        self.mlp = MLP()
+        self.attention.norm = RMSNorm(16)
+        self.mlp.norm = RMSNorm(16)
+
+    def forward(self, x):
+        x = x + self.attention(self.attention.norm(x))
+        x = x + self.mlp(self.mlp.norm(x))
+        return x
+
+
+INITIAL_VALUES = [
+    (lambda p: nn.init.normal_(p, 0, 1), [
+        "embedding.token.weight",
+        "embedding.position.weight",
+    ]),
+    (lambda p: nn.init.constant_(p, 1), [
+        "layers.*.attention.norm.weight",
+        "layers.*.mlp.norm.weight",
+        "end.norm.weight",
+    ]),
+    (lambda p: nn.init.uniform_(p, -0.25, 0.25), [
+        "layers.*.attention.q.weight",
+        "layers.*.attention.k.weight",
+        "layers.*.attention.v.weight",
+        "layers.*.attention.o.weight",
+        "layers.*.mlp.up.weight",
+        "head.weight",
+    ]),
+    (lambda p: nn.init.uniform_(p, -0.125, 0.125), [
+        "layers.*.mlp.down.weight",
+    ]),
+]
+
+
+# Factor of the learning rate, what is added to it, options of AdamW.
+UPDATES = [
+    (1, 0, {"weight_decay": 0.1, "betas": (0.9, 0.95), "eps": 1e-08}, [
+        "embedding.token.weight",
+        "embedding.position.weight",
+        "layers.*.attention.q.weight",
+        "layers.*.attention.k.weight",
+        "layers.*.attention.v.weight",
+        "layers.*.attention.o.weight",
+        "layers.*.mlp.up.weight",
+        "layers.*.mlp.down.weight",
+        "head.weight",
+    ]),
+    (1, 0, {"weight_decay": 0, "betas": (0.9, 0.95), "eps": 1e-08}, [
+        "layers.*.attention.norm.weight",
+        "layers.*.mlp.norm.weight",
+        "end.norm.weight",
+    ]),
+]
+
+
+class Model(nn.Module):
+    """The whole model. Names of parameters are those of plumb."""
+
+    def __init__(self, config=Config()):
+        super().__init__()
+        if config != Config():
+            raise ValueError("this code is for one size; export the model at the other")
+        self.embedding = nn.Module()
+        self.embedding.token = nn.Embedding(config.vocab_size, 16)
+        self.embedding.position = nn.Embedding(config.context_length, config.d_model)
+        self.layers = nn.ModuleList(Layer() for _ in range(config.n_layer))
+        self.head = nn.Linear(16, config.vocab_size, bias=False)
+        self.end = nn.Module()
+        self.end.norm = RMSNorm(16)
+        self.init_weights()
+
+    @classmethod
+    def from_safetensors(cls, path):
+        """Returns a model with the weights of a file that plumb wrote."""
+        model = cls()
+        tensors = read_safetensors(path)
+        parameters = dict(model.named_parameters()) | dict(model.named_buffers())
+        if tensors.keys() != parameters.keys():
+            raise ValueError(f"{path} has other tensors: {sorted(tensors.keys() ^ parameters.keys())}")
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                if parameter.shape != tensors[name].shape:
+                    raise ValueError(f"{path}: {name} is {tuple(tensors[name].shape)}")
+                parameter.copy_(tensors[name])
+        return model
+
+    @torch.no_grad()
+    def init_weights(self):
+        """Draws initial values from the distributions that plumb uses."""
+        for name, parameter in self.named_parameters():
+            (draw,) = find_rule(INITIAL_VALUES, name)
+            draw(parameter)
+
+    def parameter_groups(self, lr=0.001):
+        """Returns groups for torch.optim.AdamW. Multiply the rates of all by the schedule."""
+        groups = {}
+        for name, parameter in self.named_parameters():
+            scale, offset, options = find_rule(UPDATES, name)
+            if options is None:
+                parameter.requires_grad_(False)  # frozen
+                continue
+            rate = scale * lr + offset
+            group = groups.setdefault((rate, *options.items()), dict(options, lr=rate, params=[]))
+            group["params"].append(parameter)
+        return list(groups.values())
+
+    def forward(self, ids, targets=None):
+        """Returns logits and, with targets (negative: none), the mean loss."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        x = self.embedding.token(ids) + self.embedding.position(positions)
+        for layer in self.layers:
+            x = layer(x)
+        x = self.end.norm(x)
+        logits = self.head(x)
+        if targets is None:
+            return logits, None
+        rows, targets = logits.float().flatten(0, -2), targets.flatten().clamp(min=-1)
+        loss = F.cross_entropy(rows, targets, ignore_index=-1)
+        return logits, loss
