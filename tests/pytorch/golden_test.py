@@ -2,8 +2,8 @@
 """Compares the PyTorch code of models with plumb: logits, and the gradient of every parameter. The models are the
 golden cases, a model of each norm that ships, and examples. Skipped without torch.
 
-    golden_test.py GOLDEN_DIRECTORY MODELS_DIRECTORY [CASE ..]
-    golden_test.py GOLDEN_DIRECTORY MODELS_DIRECTORY --code CASE|FILE    prints the code
+    golden_test.py GOLDEN_DIRECTORY EXAMPLES_DIRECTORY [CASE ..]
+    golden_test.py GOLDEN_DIRECTORY EXAMPLES_DIRECTORY --code CASE|FILE    prints the code
 """
 import json
 import pathlib
@@ -136,12 +136,16 @@ def main(golden, examples, *wanted):
     cases = {name: (text, lambda _, name=name: read_golden(golden / "cases" / f"{name}.safetensors"))
              for name, text in golden_models(golden)}
     cases.update((f"norm {norm}", (norm_model(norm), compute_with_plumb)) for norm in NORMS)
-    cases.update((path.name, (path.read_text() + "\nvocab_size: 27\n", compute_with_plumb)) for path in sorted(examples.glob("*.pbtxt")))
+    cases.update((path.name, (path.read_text() + "\nvocab_size: 27\n", compute_with_plumb))
+                 for path in sorted((examples / "models").glob("*.pbtxt")))
     if wanted[:1] == ("--code",):
         text = cases[wanted[1]][0] if wanted[1] in cases else pathlib.Path(wanted[1]).read_text()
         print(plumb.Model(runtime, plumb.Spec(text), seed=1).explain("pytorch"), end="")
         return 0
     failures, refused = [], []
+    shown = plumb.Model(runtime, plumb.Spec.from_file(examples / "why_normalise" / "pre.pbtxt")).explain("pytorch")
+    if shown != (examples / "pytorch" / "pre" / "model.py").read_text():
+        failures.append("examples/pytorch/pre/model.py is not the code of examples/why_normalise/pre.pbtxt")
     for name in wanted or cases:
         text, expected_of = cases[name]
         try:
