@@ -150,6 +150,9 @@ class ModuleWriter {
     };
     if (model_.bidirectional) return refuse("a bidirectional model");
     if (model_.token_types > 0) return refuse("token_types");
+    for (const TokenTable& table : model_.token_tables) {
+      PLUMB_RETURN_IF_ERROR(CheckName(table.name));
+    }
     for (const ParameterSpec& parameter : tensors_.parameters) {
       if (parameter.init.kind == InitSpec::Kind::kFill) {
         return refuse(absl::StrCat("a norm that writes the initial values of ", parameter.name));

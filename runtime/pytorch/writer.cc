@@ -130,6 +130,21 @@ std::vector<std::string> InitLines(const std::vector<Member>& members, std::set<
   return lines;
 }
 
+absl::Status CheckName(absl::string_view name) {
+  // Attributes of torch.nn.Module that a formula might have as a name.
+  static constexpr absl::string_view kAttributes[] = {
+      "apply",      "buffers", "children", "compile",  "cpu",  "cuda",
+      "double",     "eval",    "float",    "forward",  "half", "modules",
+      "parameters", "to",      "train",    "training", "type", "bfloat16"};
+  if (!IsKeyword(name) &&
+      std::find(std::begin(kAttributes), std::end(kAttributes), name) == std::end(kAttributes)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("PyTorch code: \"", name,
+                   "\" is a word of Python or an attribute of torch.nn.Module; ", "rename it"));
+}
+
 CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
   layers_.reserve(static_cast<size_t>(model.dims.n_layer));
 }
@@ -345,10 +360,8 @@ void CodeWriter::UseMember(const std::string& name, const std::string& make) {
           absl::StrCat("PyTorch code: ", name, ": a name with an index that is called twice is ",
                        "not covered; give each call an index of its own")));
     }
-    if (!IsKeyword(part)) continue;
-    return Fail(absl::UnimplementedError(absl::StrCat("PyTorch code: \"", part, "\", in ", name,
-                                                      ", is a keyword of Python; "
-                                                      "rename it")));
+    if (CheckName(part).ok()) continue;
+    return Fail(CheckName(part));
   }
   const auto is_item_of = [](const std::string& item, const std::string& list) {
     return absl::StartsWith(item, list + ".") && IsNumber(item.substr(list.size() + 1));

@@ -171,6 +171,8 @@ class CodeWriter : public FormulaBackend {
   absl::Status status_;
 };
 
+// Fails if no module or parameter can have the name.
+absl::Status CheckName(absl::string_view name);
 // Splits "h[1, 2]" into "h" and "1, 2"; the second is empty without an index.
 std::pair<std::string, std::string> SplitIndex(const std::string& name);
 // Returns the lines of __init__ that make the members, and the modules that contain them unless
