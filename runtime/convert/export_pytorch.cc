@@ -28,6 +28,10 @@ struct ModelToExport {
 
 absl::StatusOr<ModelToExport> OpenSource(HostRuntime* runtime, const PyTorchRequest& request) {
   if (absl::EndsWith(request.source, ".pbtxt")) {
+    if (request.average) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.source, ": a model file has no averaged weights; drop --ema"));
+    }
     PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(request.source, request.settings));
     if (GetVocabSize(spec) == 0) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -23,6 +23,16 @@ std::string Whole(absl::string_view name, int64_t value) {
   return MarkNumber(name, static_cast<double>(value));
 }
 
+// Returns true if some attention of the model has a window.
+bool HasWindows(const ResolvedModel& model) {
+  for (const auto& block : model.layers) {
+    for (const SublayerSpec& sublayer : block->sublayers) {
+      if (sublayer.attention.window.has_value()) return true;
+    }
+  }
+  return false;
+}
+
 // Returns the code of an activation, by its name in op `act`.
 absl::StatusOr<std::string> ActivationCode(const std::string& name, const std::string& x) {
   if (name.empty()) return x;
@@ -204,10 +214,10 @@ class SublayerWriter {
     }
     const bool is_plain = numbers.score_cap == 0 && !spec.sinks && decay.empty() && alibi == 0;
     const std::string merge = ".transpose(1, 2).flatten(2)";
-    std::string visible = "visible(q)";
-    if (numbers.window > 0) {
-      visible = absl::StrCat("visible(q, ", Whole("window", numbers.window), ")");
-    }
+    // 0 is no window, so that layers with and without one can have one class.
+    const std::string visible =
+        HasWindows(w_.model_) ? absl::StrCat("visible(q, ", Whole("window", numbers.window), ")")
+                              : "visible(q)";
     if (is_plain) {
       std::string mask = "is_causal=True";
       if (numbers.window > 0) {
