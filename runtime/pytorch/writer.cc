@@ -226,6 +226,8 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
       {"sqrt", "torch.sqrt($0)"},
       {"abs", "torch.abs($0)"},
       {"floor", "torch.floor($0)"},
+      {"cos", "torch.cos($0)"},
+      {"sin", "torch.sin($0)"},
       {"tanh", "torch.tanh($0)"},
       {"sigmoid", "torch.sigmoid($0)"},
       {"erf", "torch.erf($0)"},
