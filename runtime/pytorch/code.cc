@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/text_format.h"
 
 namespace plumb {
@@ -67,21 +71,25 @@ std::optional<std::pair<int64_t, int64_t>> FirstAndStep(const std::vector<SplitC
 std::string Linear(const std::string& variable, int64_t step, int64_t offset) {
   std::string text = step == 1 ? variable : absl::StrCat(step, " * ", variable);
   if (offset != 0) {
-    absl::StrAppend(&text, offset < 0 ? " - " : " + ",
-                    MarkNumber("offset", static_cast<double>(std::abs(offset))));
+    absl::StrAppend(&text, offset < 0 ? " - " : " + ", MarkNumber("offset", std::abs(offset)));
   }
   return text;
 }
 
-// Returns the lines of a class as one text: those of __init__, of the signature, of forward.
+constexpr char kClass[] = R"(class NAME(nn.Module):
+    # <doc>
+    def __init__(ARGUMENTS):
+        super().__init__()
+        # <init>
+
+    FORWARD
+        # <forward>
+)";
+
+// Returns all lines that have numbers as one text.
 std::string Joined(const ClassCode& code) {
   return absl::StrCat(absl::StrJoin(code.init, "\n"), "\n\n", code.forward, "\n",
                       absl::StrJoin(code.body, "\n"));
-}
-
-// Returns the number of marked numbers before forward.
-size_t NumbersInInit(const ClassCode& code) {
-  return Split(absl::StrJoin(code.init, "\n")).numbers.size();
 }
 
 }  // namespace
@@ -95,6 +103,10 @@ std::string MarkNumber(absl::string_view name, double value) {
   return Marked(name, NumberCode(value));
 }
 
+std::string MarkNumber(absl::string_view name, int64_t value) {
+  return Marked(name, absl::StrCat(value));
+}
+
 std::string Unmark(absl::string_view code) {
   const SplitCode split = Split(code);
   std::string text = split.texts[0];
@@ -102,6 +114,24 @@ std::string Unmark(absl::string_view code) {
     absl::StrAppend(&text, split.numbers[i].text, split.texts[i + 1]);
   }
   return text;
+}
+
+std::string FillIn(absl::string_view text, const std::map<std::string, std::string>& blocks) {
+  std::string filled;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::string_view name = absl::StripLeadingAsciiWhitespace(line);
+    const absl::string_view indent = line.substr(0, line.size() - name.size());
+    if (!absl::ConsumePrefix(&name, "# <") || !absl::ConsumeSuffix(&name, ">")) {
+      absl::StrAppend(&filled, line, "\n");
+      continue;
+    }
+    const std::string& block = blocks.at(std::string(name));
+    if (block.empty()) continue;
+    for (const absl::string_view each : absl::StrSplit(absl::StripSuffix(block, "\n"), '\n')) {
+      absl::StrAppend(&filled, each.empty() ? "" : indent, each, "\n");
+    }
+  }
+  return filled;
 }
 
 bool HasIdentifier(absl::string_view code, absl::string_view name) {
@@ -151,10 +181,9 @@ std::optional<Loop> RollUp(const std::vector<std::string>& items,
     if (step != 0 && number.name != "index" && text != *free) text = absl::StrCat("(", text, ")");
     absl::StrAppend(&loop.body, text, front.texts[at + 1]);
   }
-  loop.header = absl::StrCat(
-      "for ", *free, " in range(",
-      first == 0 ? "" : absl::StrCat(MarkNumber("first", static_cast<double>(first)), ", "),
-      MarkNumber("count", static_cast<double>(end)), ")");
+  loop.header = absl::StrCat("for ", *free, " in range(",
+                             first == 0 ? "" : absl::StrCat(MarkNumber("first", first), ", "),
+                             MarkNumber("count", end), ")");
   return loop;
 }
 
@@ -174,96 +203,74 @@ ClassTable::Instance ClassTable::Add(const std::string& base, ClassCode code) {
   return {classes_.size() - 1, 0};
 }
 
-std::vector<ClassTable::Argument> ClassTable::Arguments(const Class& of,
-                                                        std::vector<int>* argument_of_number) {
+std::vector<ClassTable::Argument> ClassTable::Arguments(const Class& of) {
   std::vector<SplitCode> split;
   for (const ClassCode& instance : of.instances) split.push_back(Split(Joined(instance)));
   std::vector<Argument> arguments;
-  argument_of_number->assign(split[0].numbers.size(), -1);
+  const auto find = [&](const std::string& name) {
+    return std::find_if(arguments.begin(), arguments.end(),
+                        [&](const Argument& known) { return known.name == name; });
+  };
   for (size_t at = 0; at < split[0].numbers.size(); ++at) {
-    Argument argument{split[0].numbers[at].name, {}};
+    Argument argument;
     for (const SplitCode& each : split) argument.values.push_back(each.numbers[at].text);
     const std::vector<std::string>& values = argument.values;
-    if (std::all_of(values.begin(), values.end(),
-                    [&](const std::string& value) { return value == values[0]; })) {
-      continue;
+    const bool is_constant = std::all_of(
+        values.begin(), values.end(), [&](const std::string& each) { return each == values[0]; });
+    // Different numbers of the same name are "window", "window_2".
+    const std::string& name = split[0].numbers[at].name;
+    for (int number = 1; !is_constant; ++number) {
+      argument.name = number == 1 ? name : absl::StrCat(name, "_", number);
+      const auto known = find(argument.name);
+      if (known == arguments.end() || known->values == values) break;
     }
-    auto same = std::find_if(arguments.begin(), arguments.end(), [&](const Argument& known) {
-      return known.values == values &&
-             (known.name == argument.name || absl::StartsWith(known.name, argument.name + "_"));
-    });
-    if (same == arguments.end()) {
-      const auto taken = [&](const std::string& name) {
-        return std::any_of(arguments.begin(), arguments.end(),
-                           [&](const Argument& known) { return known.name == name; });
-      };
-      const std::string name = argument.name;
-      for (int number = 2; taken(argument.name); ++number) {
-        argument.name = absl::StrCat(name, "_", number);
-      }
-      same = arguments.insert(arguments.end(), std::move(argument));
-    }
-    (*argument_of_number)[at] = static_cast<int>(same - arguments.begin());
+    arguments.push_back(std::move(argument));
   }
   return arguments;
 }
 
 std::string ClassTable::Construct(Instance instance) const {
   const Class& of = classes_[instance.of_class];
-  std::vector<int> unused;
+  std::set<std::string> named;
   std::vector<std::string> given;
-  for (const Argument& argument : Arguments(of, &unused)) {
+  for (const Argument& argument : Arguments(of)) {
+    if (argument.name.empty() || !named.insert(argument.name).second) continue;
     given.push_back(
         absl::StrCat(argument.name, "=", Marked(argument.name, argument.values[instance.number])));
   }
   return absl::StrCat(of.name, "(", absl::StrJoin(given, ", "), ")");
 }
 
-std::string ClassTable::Print(const std::string& base) const {
-  std::string text;
+void ClassTable::Print(const std::string& base, std::vector<std::string>* classes) const {
   for (const Class& of : classes_) {
     if (of.base != base) continue;
-    std::vector<int> argument_of;
-    const std::vector<Argument> arguments = Arguments(of, &argument_of);
     const ClassCode& code = of.instances[0];
-    const SplitCode split = Split(Joined(code));
-    const size_t in_init = NumbersInInit(code);
-    std::string lines = split.texts[0];
-    std::vector<bool> kept(arguments.size());  // arguments that forward needs
-    for (size_t at = 0; at < split.numbers.size(); ++at) {
-      const int argument = argument_of[at];
-      if (argument >= 0 && at >= in_init) kept[static_cast<size_t>(argument)] = true;
-      absl::StrAppend(&lines,
-                      argument < 0 ? split.numbers[at].text
-                                   : absl::StrCat(at < in_init ? "" : "self.",
-                                                  arguments[static_cast<size_t>(argument)].name),
-                      split.texts[at + 1]);
-    }
-    std::string names, keep;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      absl::StrAppend(&names, ", ", arguments[i].name);
-      if (kept[i])
-        absl::StrAppend(&keep, "self.", arguments[i].name, " = ", arguments[i].name, "\n");
-    }
-    const size_t blank = lines.find("\n\n");
-    absl::StrAppend(&text, "\n\nclass ", of.name, "(nn.Module):\n");
-    if (!code.doc.empty()) absl::StrAppend(&text, "    \"\"\"", code.doc, "\"\"\"\n\n");
-    absl::StrAppend(&text, "    def __init__(self", names, "):\n        super().__init__()\n");
-    const std::string init = absl::StrCat(keep, lines.substr(0, blank));
-    const auto indent = [&text](const std::string& from, const char* by) {
-      size_t begin = 0;
-      while (begin < from.size()) {
-        const size_t end = std::min(from.find('\n', begin), from.size());
-        absl::StrAppend(&text, by, from.substr(begin, end - begin), "\n");
-        begin = end + 1;
+    const std::vector<Argument> arguments = Arguments(of);
+    std::string parameters = "self", kept, init, body;
+    std::set<std::string> named, used;
+    size_t at = 0;
+    // Returns lines with their numbers replaced by constants and arguments.
+    const auto resolve = [&](const std::vector<std::string>& lines, const char* prefix) {
+      const SplitCode split = Split(absl::StrJoin(lines, "\n"));
+      std::string text = split.texts[0];
+      for (size_t i = 0; i < split.numbers.size(); ++i, ++at) {
+        const std::string& name = arguments[at].name;
+        if (!name.empty() && named.insert(name).second) absl::StrAppend(&parameters, ", ", name);
+        const bool keeps = !name.empty() && *prefix != '\0' && used.insert(name).second;
+        if (keeps) absl::StrAppend(&kept, prefix, name, " = ", name, "\n");
+        absl::StrAppend(&text, name.empty() ? split.numbers[i].text : absl::StrCat(prefix, name),
+                        split.texts[i + 1]);
       }
+      return text;
     };
-    indent(init, "        ");
-    const size_t end_of_signature = lines.find('\n', blank + 2);
-    absl::StrAppend(&text, "\n    ", lines.substr(blank + 2, end_of_signature - blank - 2), "\n");
-    indent(lines.substr(end_of_signature + 1), "        ");
+    init = resolve(code.init, "");
+    body = resolve(code.body, "self.");
+    const std::string doc = code.doc.empty() ? "" : absl::StrCat("\"\"\"", code.doc, "\"\"\"\n\n");
+    const std::string text = absl::StrReplaceAll(
+        kClass, {{"NAME", of.name}, {"ARGUMENTS", parameters}, {"FORWARD", code.forward}});
+    classes->push_back(
+        FillIn(text, {{"doc", doc}, {"init", absl::StrCat(kept, init)}, {"forward", body}}));
   }
-  return text;
 }
 
 }  // namespace plumb

@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_PYTORCH_CODE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,12 +22,16 @@ std::string NumberCode(double value);
 // Returns a number as marked code. `name` is that of the argument that the number becomes if it
 // differs between instances of a class: "window".
 std::string MarkNumber(absl::string_view name, double value);
+std::string MarkNumber(absl::string_view name, int64_t value);
 
 // Returns `code` with plain numbers.
 std::string Unmark(absl::string_view code);
 
 // Returns true if `code` contains the identifier `name`.
 bool HasIdentifier(absl::string_view code, absl::string_view name);
+
+// Returns `text` with each line "# <NAME>" replaced by the lines of that block, indented like it.
+std::string FillIn(absl::string_view text, const std::map<std::string, std::string>& blocks);
 
 // Code of a comprehension: "alpha[k] * h[k]" and "for k in range(4)".
 struct Loop {
@@ -63,21 +68,22 @@ class ClassTable {
   // instances of its class were added.
   std::string Construct(Instance instance) const;
 
-  // Returns the code of all classes with this base name, separated by blank lines.
-  std::string Print(const std::string& base) const;
+  // Appends the code of each class with this base name.
+  void Print(const std::string& base, std::vector<std::string>* classes) const;
 
  private:
   struct Class {
     std::string base, name;
     std::vector<ClassCode> instances;
   };
-  // Argument of a class.
+  // Argument of a class, or a number that is the same in all instances (no name).
   struct Argument {
     std::string name;
     std::vector<std::string> values;  // one per instance
   };
 
-  static std::vector<Argument> Arguments(const Class& of, std::vector<int>* argument_of_number);
+  // Returns an argument for each number of the class, in their order.
+  static std::vector<Argument> Arguments(const Class& of);
 
   std::vector<Class> classes_;
 };

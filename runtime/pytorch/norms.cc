@@ -14,11 +14,16 @@
 namespace plumb {
 namespace {
 
+// Returns the class of a norm that ships with plumb; "" for another.
+std::string ShippedClass(const NormPlugin& plugin) {
+  return ShippedCode(absl::StrCat("pytorch/", plugin.id()));
+}
+
 std::string ValueCode(const std::string& name, const NormAttrValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
   if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
   if (const auto* whole = std::get_if<int64_t>(&value)) {
-    return MarkNumber(name, static_cast<double>(*whole));
+    return MarkNumber(name, *whole);
   }
   return MarkNumber(name, std::get<double>(value));
 }
@@ -33,7 +38,7 @@ std::string ShippedCode(const std::string& name) {
 }
 
 std::string NormClassName(const NormPlugin& plugin) {
-  const std::string text = ShippedCode(plugin.id());
+  const std::string text = ShippedClass(plugin);
   if (const size_t at = text.find("class "); at != std::string::npos) {
     return text.substr(at + 6, text.find('(', at) - at - 6);
   }
@@ -56,8 +61,7 @@ absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& 
                                                  "covered"));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<NormAttrValue> values, plugin.CheckAttrs(attrs));
-  std::string code =
-      absl::StrCat(NormClassName(plugin), "(", MarkNumber("dim", static_cast<double>(dim)));
+  std::string code = absl::StrCat(NormClassName(plugin), "(", MarkNumber("dim", dim));
   for (size_t i = 0; i < values.size(); ++i) {
     const NormAttrSpec& attr = plugin.attrs()[i];
     const std::string value = ValueCode(attr.name, values[i]);
@@ -69,13 +73,11 @@ absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& 
 
 std::string NormClassText(const NormInstance& instance) {
   const NormPlugin& plugin = instance.plugin();
-  if (const std::string text = ShippedCode(plugin.id()); !text.empty()) {
-    return absl::StrCat("\n\n", text);
-  }
+  if (std::string text = ShippedClass(plugin); !text.empty()) return text;
   std::string attrs;
   for (const NormAttrSpec& attr : plugin.attrs()) absl::StrAppend(&attrs, ", ", attr.name, "=None");
   std::string text =
-      absl::StrCat("\n\nclass ", NormClassName(plugin), "(nn.Module):\n    \"\"\"", plugin.id(),
+      absl::StrCat("class ", NormClassName(plugin), "(nn.Module):\n    \"\"\"", plugin.id(),
                    ", a plugin: write its equation in forward.\"\"\"\n\n    def __init__(self, dim",
                    attrs, "):\n        super().__init__()\n");
   for (const NormParam& param : instance.params()) {

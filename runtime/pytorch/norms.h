@@ -12,7 +12,8 @@
 
 namespace plumb {
 
-// Text of a file, by its name without ".py": the id of a norm, or the name of a helper.
+// Text of a file, by its folder and name without ".py": "pytorch/rms_norm" for the norm of this id,
+// "helpers/rope" for a helper.
 struct PythonFile {
   std::string name, text;
 };

@@ -3,149 +3,221 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "runtime/base/diagnostics.h"
+#include "absl/strings/substitute.h"
 #include "runtime/base/status.h"
+#include "runtime/pytorch/norms.h"
 
 namespace plumb {
 namespace {
-
-// Min number of terms that become a loop: a sum has as many in some layers and more in others.
-constexpr size_t kMinLoop = 2;
 
 // Candidates for the variables of loops, over terms and over targets.
 std::vector<std::string> TermVariables() { return {"k", "j", "i", "m", "n"}; }
 std::vector<std::string> TargetVariables() { return {"i", "j", "k", "m", "n"}; }
 
-bool IsKeyword(absl::string_view name) {
-  static constexpr absl::string_view kKeywords[] = {
-      "and",  "as",     "assert", "async",  "await",  "break",   "class",    "continue", "def",
-      "del",  "elif",   "else",   "except", "False",  "finally", "for",      "from",     "global",
-      "if",   "import", "in",     "is",     "lambda", "None",    "nonlocal", "not",      "or",
-      "pass", "raise",  "return", "True",   "try",    "while",   "with",     "yield"};
-  return std::find(std::begin(kKeywords), std::end(kKeywords), name) != std::end(kKeywords);
+constexpr absl::string_view kKeywords =
+    " and as assert async await break class continue def del elif else except False finally for "
+    "from global if import in is lambda None nonlocal not or pass raise return True try while with "
+    "yield ";
+// Names that model.py has for something else.
+constexpr absl::string_view kModuleNames =
+    " torch nn F math self ids layer targets loss rows sum range dict enumerate rope drop_path "
+    "concat route share alibi visible Config positions ";
+// Names that the code of a sublayer has for something else.
+constexpr absl::string_view kSublayerNames =
+    " x x_k x_v q k v q_rot k_rot context o gate up hidden down mask scores decay decays beta sink "
+    "e token place tokens routed chosen logits weights ";
+// Attributes of torch.nn.Module that a formula might have as a name.
+constexpr absl::string_view kAttributes =
+    " apply bfloat16 buffers children compile cpu cuda double eval float forward half modules "
+    "parameters to train training type ";
+
+bool Contains(absl::string_view words, absl::string_view name) {
+  return absl::StrContains(words, absl::StrCat(" ", name, " "));
 }
 
-// Returns true for names that Python or model.py has for something else.
 bool IsPythonName(absl::string_view name) {
-  static constexpr absl::string_view kTaken[] = {
-      "torch",     "nn",     "F",     "math",  "self",    "ids",    "layer",
-      "targets",   "loss",   "rows",  "sum",   "range",   "dict",   "rope",
-      "drop_path", "concat", "route", "alibi", "visible", "Config", "positions"};
-  return IsKeyword(name) ||
-         std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken);
+  return Contains(kKeywords, name) || Contains(kModuleNames, name);
 }
 
-// Returns true for names that the code of a sublayer has for something else.
-bool IsSublayerName(absl::string_view name) {
-  static constexpr absl::string_view kTaken[] = {
-      "x",     "x_k",     "x_v",    "q",      "k",      "v",      "q_rot",
-      "k_rot", "context", "o",      "gate",   "up",     "hidden", "down",
-      "mask",  "scores",  "decay",  "decays", "beta",   "sink",   "e",
-      "token", "place",   "tokens", "routed", "chosen", "logits", "weights"};
-  return std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken);
+// Code of a function, with the marks of CodeWriter::Node, and #0 for its first number.
+struct FunctionCode {
+  absl::string_view name, code;
+  int level = 3;
+  absl::string_view hint = "";                     // default: the name
+  absl::string_view number_0 = "", number_1 = "";  // names of its numbers
+};
+
+constexpr FunctionCode kFunctions[] = {
+    {"exp", "torch.exp($0)"},
+    {"log", "torch.log($0)"},
+    {"sqrt", "torch.sqrt($0)"},
+    {"abs", "torch.abs($0)"},
+    {"floor", "torch.floor($0)"},
+    {"cos", "torch.cos($0)"},
+    {"sin", "torch.sin($0)"},
+    {"tanh", "torch.tanh($0)"},
+    {"sigmoid", "torch.sigmoid($0)"},
+    {"erf", "torch.erf($0)"},
+    {"relu", "F.relu($0)"},
+    {"gelu", "F.gelu($0)"},
+    {"gelu_tanh", "F.gelu($0, approximate=\"tanh\")"},
+    {"silu", "F.silu($0)"},
+    {"softplus", "F.softplus($0)"},
+    {"stop", "@0.detach()"},
+    {"reciprocal", "1 / @0", 1},
+    {"pow", "@0 ** #0", 2, "", "power"},
+    // The larger of x and a number is x with that number as its lower bound.
+    {"max", "@0.clamp(min=#0)", 3, "", "bound"},
+    {"min", "@0.clamp(max=#0)", 3, "", "bound"},
+    {"maximum", "torch.maximum(~0, ~1)"},
+    {"minimum", "torch.minimum(~0, ~1)"},
+    {"<", "($0 < #0).float()", 3, "condition", "bound"},
+    {"<=", "($0 <= #0).float()", 3, "condition", "bound"},
+    {">", "($0 > #0).float()", 3, "condition", "bound"},
+    {">=", "($0 >= #0).float()", 3, "condition", "bound"},
+    {"==", "($0 == #0).float()", 3, "condition", "bound"},
+    {"!=", "($0 != #0).float()", 3, "condition", "bound"},
+    {"constant", "torch.full((1,), #0, device=x.device)", 3, "", "constant"},
+    {"position", "torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None]"},
+    {"dot", "@0.sum(-1, keepdim=True)"},
+    {"dot of groups", "@0.unflatten(-1, (#0, -1)).sum(-1)", 3, "dot", "groups"},
+    {"part", "@0.chunk(#1, -1)[#0]", 3, "", "index", "parts"},
+    {"slice", "@0[..., #0:#1]", 3, "", "first", "last"},
+    {"shift", "F.pad($0, (0, 0, #0, 0))[:, :x.shape[1]]", 3, "", "tokens"},
+    {"concat", "concat", 3, "joined"},
+    {"softmax", "softmax", 3, "weights"}};
+
+const FunctionCode* FindFunction(absl::string_view name) {
+  const auto* const at = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                      [&](const FunctionCode& each) { return each.name == name; });
+  return at == std::end(kFunctions) ? nullptr : at;
 }
 
-bool IsNumber(const std::string& text) {
+absl::Status Unsupported(absl::string_view what) {
+  return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what));
+}
+
+bool IsNumber(absl::string_view text) {
   int64_t value;
   return absl::SimpleAtoi(text, &value);
 }
 
-std::string Index(int64_t index) { return MarkNumber("index", static_cast<double>(index)); }
+std::string Index(int64_t index) { return MarkNumber("index", index); }
 
-// Returns "1, 2" as marked numbers; a tuple if `as_key` and there are several.
-std::string IndexCode(const std::string& indices, bool as_key) {
-  std::vector<std::string> parts;
-  for (const absl::string_view part : absl::StrSplit(indices, ", ")) {
-    int64_t value = 0;
-    static_cast<void>(absl::SimpleAtoi(part, &value));
-    parts.push_back(Index(value));
-  }
-  const std::string text = absl::StrJoin(parts, ", ");
-  return as_key && parts.size() > 1 ? absl::StrCat("(", text, ")") : text;
-}
-
-}  // namespace
-
+// Splits "h[1, 2]" into "h" and "1, 2", a marked number each; the second is empty without an index.
 std::pair<std::string, std::string> SplitIndex(const std::string& name) {
-  const size_t open = name.find('[');
-  if (open == std::string::npos) return {name, ""};
-  return {name.substr(0, open), name.substr(open + 1, name.size() - open - 2)};
+  const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('[', 1));
+  std::vector<std::string> indices;
+  for (const absl::string_view part : absl::StrSplit(parts.second, absl::ByAnyChar(", ]"))) {
+    int64_t value;
+    if (absl::SimpleAtoi(part, &value)) indices.push_back(Index(value));
+  }
+  return {parts.first, absl::StrJoin(indices, ", ")};
 }
 
+// Splits "mlp.norm.2" into "mlp.norm" and "2".
+std::pair<std::string, std::string> SplitPath(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string::npos) return {"", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+// Returns a path as code: "self.attention.norm", "self.norm[2]" for "norm.2".
 std::string PathCode(const std::string& path) {
-  std::string code;
+  std::string code = "self";
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
     int64_t index;
     if (absl::SimpleAtoi(part, &index)) {
       absl::StrAppend(&code, "[", Index(index), "]");
     } else {
-      absl::StrAppend(&code, code.empty() ? "" : ".", part);
+      absl::StrAppend(&code, ".", part);
     }
   }
   return code;
 }
 
-std::vector<std::string> InitLines(const std::vector<Member>& members, std::set<std::string> made) {
+}  // namespace
+
+absl::StatusOr<std::string> CallCode(const std::string& function, const std::string& x) {
+  if (function.empty()) return x;
+  const FunctionCode* const found = FindFunction(function);
+  if (found == nullptr)
+    return Unsupported(absl::StrCat("the function ", function, " is not covered"));
+  return absl::StrReplaceAll(found->code, {{"$0", x}});
+}
+
+std::string LinearCode(int64_t in, int64_t out, bool bias) {
+  return absl::StrCat("nn.Linear(", MarkNumber("d_in", in), ", ", MarkNumber("d_out", out),
+                      bias ? ")" : ", bias=False)");
+}
+
+std::string ParameterCode(const std::vector<std::string>& dims) {
+  return absl::StrCat("nn.Parameter(torch.empty(", absl::StrJoin(dims, ", "), "))");
+}
+
+std::string ModuleList(const std::vector<std::string>& items, const std::string& count) {
+  const bool equal = std::all_of(items.begin(), items.end(),
+                                 [&](const std::string& item) { return item == items[0]; });
+  if (equal && items.size() > 1) {
+    return absl::Substitute("nn.ModuleList($0 for _ in range($1))", items[0], count);
+  }
+  return absl::StrCat("nn.ModuleList([\n    ", absl::StrJoin(items, ",\n    "), ",\n])");
+}
+
+std::vector<std::string> InitLines(const std::vector<Member>& members) {
+  std::map<std::string, std::string> makes;               // by path
   std::map<std::string, std::vector<std::string>> lists;  // items of lists of modules
-  std::vector<std::string> lines;
-  const auto add = [&](const Member& member) {
-    const std::vector<std::string> parts = absl::StrSplit(member.path, '.');
-    std::string path;
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      absl::StrAppend(&path, path.empty() ? "" : ".", parts[i]);
-      if (!made.insert(path).second) continue;
-      const bool is_list = IsNumber(parts[i + 1]);
-      lines.push_back(absl::StrCat("self.", PathCode(path), " = ",
-                                   is_list ? "nn.ModuleList()" : "nn.Module()"));
-    }
-    made.insert(member.path);
-    int64_t index = 0;
-    if (!absl::SimpleAtoi(parts.back(), &index)) {
-      lines.push_back(absl::StrCat("self.", PathCode(member.path), " = ", member.make));
-      return;
+  for (const Member& member : members) {
+    const auto [parent, leaf] = SplitPath(member.path);
+    int64_t index;
+    if (!absl::SimpleAtoi(leaf, &index)) {
+      makes[member.path] = member.make;
+      continue;
     }
     // Modules of a list are numbered from 0; an identity fills a gap.
-    std::vector<std::string>& items = lists[path];
-    while (static_cast<int64_t>(items.size()) < index) {
-      items.push_back("nn.Identity()");
-      lines.push_back(absl::StrCat("self.", PathCode(path), ".append(nn.Identity())"));
-    }
-    items.push_back(member.make);
-    lines.push_back(absl::StrCat("self.", PathCode(path), ".append(", member.make, ")"));
-  };
+    std::vector<std::string>& items = lists[parent];
+    items.resize(std::max(items.size(), static_cast<size_t>(index) + 1), "nn.Identity()");
+    items[static_cast<size_t>(index)] = member.make;
+  }
+  for (const auto& [path, items] : lists) {
+    makes[path] = ModuleList(items, MarkNumber("count", static_cast<int64_t>(items.size())));
+  }
+  std::set<std::string> made;
+  std::vector<std::string> lines;
   // A module is made before what belongs to it.
-  std::vector<Member> sorted = members;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Member& a, const Member& b) {
-    return std::count(a.path.begin(), a.path.end(), '.') <
-           std::count(b.path.begin(), b.path.end(), '.');
-  });
-  for (const Member& member : sorted) add(member);
+  const std::function<void(const std::string&)> add = [&](const std::string& path) {
+    if (path.empty() || !made.insert(path).second) return;
+    add(SplitPath(path).first);
+    const auto make = makes.find(path);
+    lines.push_back(
+        absl::StrCat(PathCode(path), " = ", make == makes.end() ? "nn.Module()" : make->second));
+  };
+  for (const Member& member : members) {
+    const auto [parent, leaf] = SplitPath(member.path);
+    add(IsNumber(leaf) ? parent : member.path);
+  }
   return lines;
 }
 
-absl::Status CheckName(absl::string_view name) {
-  // Attributes of torch.nn.Module that a formula might have as a name.
-  constexpr absl::string_view kAttributes =
-      " apply bfloat16 buffers children compile cpu cuda double eval float forward half modules "
-      "parameters to train training type ";
-  if (!IsKeyword(name) && !absl::StrContains(kAttributes, absl::StrCat(" ", name, " "))) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("PyTorch code: \"", name,
-                   "\" is a word of Python or an attribute of torch.nn.Module; ", "rename it"));
+std::string DictCode(const std::vector<std::string>& items) {
+  const auto loop = items.size() == 1 ? std::nullopt : RollUp(items, TargetVariables());
+  return absl::StrCat(
+      "{", loop ? absl::StrCat(loop->body, " ", loop->header) : absl::StrJoin(items, ", "), "}");
 }
 
 CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
   layers_.reserve(static_cast<size_t>(model.dims.n_layer));
 }
+
 CodeWriter::~CodeWriter() = default;
 
 void CodeWriter::Fail(absl::Status status) {
@@ -165,287 +237,193 @@ int64_t CodeWriter::MaxWidth(absl::Span<const TensorHandle> operands) const {
   return width;
 }
 
-TensorHandle CodeWriter::AddCode(std::string code, int level, std::vector<TensorHandle> operands,
-                                 std::string hint) {
+TensorHandle CodeWriter::AddCode(std::string code, std::vector<TensorHandle> operands,
+                                 std::string hint, int64_t width, int level) {
   Node made;
   made.code = std::move(code);
   made.level = level;
-  made.hint = std::move(hint);
-  made.width = MaxWidth(operands);
-  made.is_scalar = !operands.empty();
-  for (const TensorHandle id : operands) {
-    made.per_token = made.per_token || node(id).per_token;
-    made.is_scalar = made.is_scalar && node(id).is_scalar;
-  }
   made.operands = std::move(operands);
+  made.hint = std::move(hint);
+  made.width = width;
   return Add(std::move(made));
 }
 
-TensorHandle CodeWriter::AddName(const std::string& name, const std::string& key,
-                                 TensorHandle like) {
+TensorHandle CodeWriter::AddName(const std::string& name, const std::string& key, int64_t width) {
   Node made;
   made.kind = Node::Kind::kName;
   made.code = name;
   made.key = key;
-  made.version = current_[key] + 1;
-  made.width = node(like).width;
-  made.per_token = node(like).per_token;
-  made.is_scalar = node(like).is_scalar;
-  made.is_leaf = true;
+  made.version = current_[key];
+  made.width = width;
   return Add(std::move(made));
 }
 
 TensorHandle CodeWriter::Combine(absl::Span<const Term> terms, double constant) {
-  std::vector<TensorHandle> operands;
-  std::vector<double> coefficients;
+  Node sum;
+  sum.kind = Node::Kind::kCombine;
+  sum.hint = "total";
   for (const Term& term : terms) {
-    operands.push_back(term.tensor);
-    coefficients.push_back(term.coefficient);
+    sum.operands.push_back(term.tensor);
+    sum.coefficients.push_back(term.coefficient);
   }
-  const TensorHandle made = AddCode("", 0, std::move(operands), "total");
-  nodes_.back().kind = Node::Kind::kCombine;
-  nodes_.back().coefficients = std::move(coefficients);
-  nodes_.back().constant = constant;
-  return made;
+  sum.constant = constant;
+  sum.width = MaxWidth(sum.operands);
+  return Add(std::move(sum));
 }
 
 TensorHandle CodeWriter::Multiply(TensorHandle a, TensorHandle b) {
-  const TensorHandle made = AddCode("", 1, {a, b}, "product");
+  const TensorHandle made = AddCode("", {a, b}, "product", MaxWidth({a, b}));
   nodes_.back().kind = Node::Kind::kMultiply;
   return made;
 }
 
 TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const TensorHandle> given) {
-  const std::string& f = function.name;
-  const std::vector<TensorHandle> operands(given.begin(), given.end());
-  const std::vector<double>& numbers = function.numbers;
-  const auto simple = [&](const std::string& code) { return AddCode(code, 3, operands, f); };
-  static constexpr std::pair<absl::string_view, absl::string_view> kSimple[] = {
-      {"exp", "torch.exp($0)"},
-      {"log", "torch.log($0)"},
-      {"sqrt", "torch.sqrt($0)"},
-      {"abs", "torch.abs($0)"},
-      {"floor", "torch.floor($0)"},
-      {"cos", "torch.cos($0)"},
-      {"sin", "torch.sin($0)"},
-      {"tanh", "torch.tanh($0)"},
-      {"sigmoid", "torch.sigmoid($0)"},
-      {"erf", "torch.erf($0)"},
-      {"relu", "F.relu($0)"},
-      {"gelu", "F.gelu($0)"},
-      {"gelu_tanh", "F.gelu($0, approximate=\"tanh\")"},
-      {"silu", "F.silu($0)"},
-      {"softplus", "F.softplus($0)"},
-      {"stop", "@0.detach()"}};
-  for (const auto& [name, code] : kSimple) {
-    if (f == name) return simple(std::string(code));
-  }
-  if (f == "reciprocal") return AddCode("1 / @0", 1, operands, f);
-  if (f == "pow") {
-    return AddCode(absl::StrCat("@0 ** ", MarkNumber("power", numbers[0])), 2, operands, f);
-  }
-  if (f == "max" || f == "min") {
-    if (operands.size() == 1) {
-      // The larger of x and a number is x with that number as its lower bound.
-      return simple(absl::StrCat("@0.clamp(", f == "max" ? "min" : "max", "=",
-                                 MarkNumber("bound", numbers[0]), ")"));
-    }
-    const TensorHandle made = simple(absl::StrCat("torch.", f, "imum($0, $1)"));
-    nodes_.back().hint = f + "imum";
-    return made;
-  }
-  if (f == "constant" || f == "position") {
-    const TensorHandle made = AddCode(
-        f == "constant" ? absl::StrCat("torch.full((1,), ", MarkNumber("constant", numbers[0]),
-                                       ", device=x.device)")
-                        : "torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None]",
-        3, {}, f);
-    nodes_.back().per_token = f == "position";
-    nodes_.back().is_leaf = true;
-    return made;
+  std::string f = function.name;
+  std::vector<TensorHandle> operands(given.begin(), given.end());
+  std::vector<double> numbers = function.numbers;
+  int64_t width = MaxWidth(operands);
+  if (f == "part") width /= static_cast<int64_t>(numbers[1]);
+  if (f == "slice") {
+    width = static_cast<int64_t>(numbers[1]);
+    numbers[1] += numbers[0];
   }
   if (f == "dot") {
-    const int64_t n = numbers.empty() ? 1 : static_cast<int64_t>(numbers[0]);
-    const TensorHandle product = Multiply(operands[0], operands[1]);
-    const TensorHandle made =
-        n == 1 ? AddCode("@0.sum(-1, keepdim=True)", 3, {product}, f)
-               : AddCode(absl::StrCat("@0.unflatten(-1, (", MarkNumber("groups", numbers[0]),
-                                      ", -1)).sum(-1)"),
-                         3, {product}, f);
-    nodes_.back().width = n;
-    return made;
+    width = numbers.empty() ? 1 : static_cast<int64_t>(numbers[0]);
+    operands = {Multiply(operands[0], operands[1])};
+    if (width > 1) f = "dot of groups";
   }
-  if (f == "part") {
-    const TensorHandle made =
-        simple(absl::StrCat("@0.chunk(", MarkNumber("parts", numbers[1]), ", -1)[",
-                            Index(static_cast<int64_t>(numbers[0])), "]"));
-    nodes_.back().width /= static_cast<int64_t>(numbers[1]);
-    return made;
+  if ((f == "max" || f == "min") && operands.size() == 2) f += "imum";
+  if (f == "softmax") width *= static_cast<int64_t>(operands.size());
+  if (f == "concat") {
+    width = 0;
+    for (const TensorHandle id : operands) width += node(id).width;
   }
-  if (f == "slice") {
-    const TensorHandle made =
-        simple(absl::StrCat("@0[..., ", MarkNumber("first", numbers[0]), ":",
-                            MarkNumber("last", numbers[0] + numbers[1]), "]"));
-    nodes_.back().width = static_cast<int64_t>(numbers[1]);
-    return made;
+  const FunctionCode* const found = FindFunction(f);
+  if (found == nullptr) {
+    Fail(Unsupported(absl::StrCat("the function ", f, " is not covered")));
+    return AddCode("None", {}, f, width);
   }
-  if (f == "shift") {
-    return simple(absl::StrCat("F.pad($0, (0, 0, ", MarkNumber("tokens", numbers[0]),
-                               ", 0))[:, :x.shape[1]]"));
+  std::string code(found->code);
+  const absl::string_view names[] = {found->number_0, found->number_1};
+  for (size_t i = 0; i < numbers.size() && i < 2; ++i) {
+    code = absl::StrReplaceAll(code, {{absl::StrCat("#", i), MarkNumber(names[i], numbers[i])}});
   }
-  if (f == "concat" || f == "softmax") {
-    const TensorHandle made = AddCode(f, 3, operands, f == "softmax" ? "weights" : "joined");
-    Node& join = nodes_.back();
-    join.is_scalar = false;
-    int64_t total = 0;
-    for (const TensorHandle id : operands) total += node(id).width;
-    join.width = f == "concat" ? total : join.width * static_cast<int64_t>(operands.size());
-    return made;
-  }
-  static constexpr absl::string_view kComparisons[] = {"<", "<=", ">", ">=", "==", "!="};
-  if (std::find(std::begin(kComparisons), std::end(kComparisons), f) != std::end(kComparisons)) {
-    const TensorHandle made =
-        simple(absl::StrCat("($0 ", f, " ", MarkNumber("bound", numbers[0]), ").float()"));
-    nodes_.back().hint = "condition";
-    return made;
-  }
-  Fail(absl::UnimplementedError(absl::StrCat("PyTorch code has no function ", f)));
-  return simple("None");
+  return AddCode(std::move(code), std::move(operands),
+                 std::string(found->hint.empty() ? found->name : found->hint), width, found->level);
 }
 
-TensorHandle CodeWriter::Step() {
-  const TensorHandle made = AddCode("step", 3, {}, "step");
-  nodes_.back().is_leaf = true;
-  return made;
-}
+TensorHandle CodeWriter::Step() { return AddName("step", "step", 1); }
 
 TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
   if (site.path) helpers_.insert("drop_path");
-  return AddCode(absl::StrCat(site.path ? "drop_path($0, " : "F.dropout($0, ",
+  return AddCode(absl::StrCat(site.path ? "drop_path" : "F.dropout", "($0, ",
                               MarkNumber("p", site.p), ", self.training)"),
-                 3, {a}, "dropped");
+                 {a}, "dropped", node(a).width);
 }
 
 TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
-  tables_.emplace(site.name, site);
   // A table per layer is "embedding.ve.0" and is read as ve[1].
-  const std::string index = site.name.substr(site.name.rfind('.') + 1);
   int64_t layer = 0;
-  std::string name = site.table;
-  if (index != site.table && absl::SimpleAtoi(index, &layer)) {
-    name = absl::StrCat(name, "[", layer + 1, "]");
-  }
-  const TensorHandle made = AddCode(name, 3, {}, site.table);
-  Node& rows = nodes_.back();
-  rows.kind = Node::Kind::kName;
-  rows.key = name;
-  rows.width = site.width;
-  rows.per_token = rows.is_leaf = true;
-  return made;
+  const bool per_layer = absl::SimpleAtoi(SplitPath(site.name).second, &layer);
+  PythonFunction* const reader = std::exchange(function_, &begin_);
+  const std::string table = UseMember(
+      site.name,
+      absl::StrCat("nn.Embedding(config.vocab_size, ", MarkNumber("width", site.width), ")"));
+  function_ = reader;
+  if (per_layer) ++layer;
+  tables_[site.table][layer] = absl::StrCat(table, "(ids)");
+  const std::string name = per_layer ? absl::StrCat(site.table, "[", layer, "]") : site.table;
+  return AddName(name, name, site.width);
 }
 
 // -- Modules and parameters
 
-void CodeWriter::UseMember(const std::string& name, const std::string& make) {
-  const std::string path =
-      function_->owner.empty() ? name : name.substr(function_->owner.size() + 1);
-  if (!function_->owner.empty() && !absl::StartsWith(name, function_->owner + ".")) {
-    return Fail(absl::UnimplementedError(
-        absl::StrCat("PyTorch code: ", name, " is used in ", function_->owner)));
-  }
+absl::Status CodeWriter::CheckMember(const std::string& name, const std::string& path) const {
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
-    const bool is_name = !absl::ascii_isdigit(static_cast<unsigned char>(part[0]));
-    if (!is_name && !IsNumber(std::string(part))) {
-      return Fail(absl::UnimplementedError(
-          absl::StrCat("PyTorch code: ", name, ": a name with an index that is called twice is ",
-                       "not covered; give each call an index of its own")));
+    if (absl::ascii_isdigit(static_cast<unsigned char>(part[0])) && !IsNumber(part)) {
+      return Unsupported(absl::StrCat(name, ": a name with an index that is called twice is not ",
+                                      "covered; give each call an index of its own"));
     }
-    if (CheckName(part).ok()) continue;
-    return Fail(CheckName(part));
+    if (Contains(kKeywords, part) || Contains(kAttributes, part)) {
+      return Unsupported(absl::StrCat(
+          "\"", part, "\" is a word of Python or an attribute of torch.nn.Module; rename it"));
+    }
   }
   const auto is_item_of = [](const std::string& item, const std::string& list) {
-    return absl::StartsWith(item, list + ".") && IsNumber(item.substr(list.size() + 1));
+    const auto [parent, leaf] = SplitPath(item);
+    return parent == list && IsNumber(leaf);
   };
   for (const Member& member : function_->members) {
-    if (member.path == path) return;
-    if (!is_item_of(path, member.path) && !is_item_of(member.path, path)) continue;
-    return Fail(absl::UnimplementedError(absl::StrCat(
-        "PyTorch code: ", name, ": a name that is called both with and without an index is not ",
-        "covered; give one of them another name")));
+    if (is_item_of(path, member.path) || is_item_of(member.path, path)) {
+      return Unsupported(absl::StrCat(name, ": a name that is called both with and without an ",
+                                      "index is not covered; give one of them another name"));
+    }
   }
-  function_->members.push_back({path, make});
+  return absl::OkStatus();
 }
 
-std::string CodeWriter::MemberCode(const std::string& name) const {
-  return absl::StrCat(
-      "self.", PathCode(function_->owner.empty()
-                            ? name
-                            : name.substr(std::min(name.size(), function_->owner.size() + 1))));
+std::string CodeWriter::UseMember(const std::string& name, const std::string& make,
+                                  std::optional<ClassTable::Instance> instance) {
+  const std::string& owner = function_->owner;
+  absl::string_view path = name;
+  if (!owner.empty() && !absl::ConsumePrefix(&path, owner + ".")) {
+    Fail(Unsupported(absl::StrCat(name, " is used in ", owner)));
+  }
+  const Member member{std::string(path), make, instance};
+  const bool known = std::any_of(function_->members.begin(), function_->members.end(),
+                                 [&](const Member& each) { return each.path == member.path; });
+  if (!known) {
+    if (const absl::Status status = CheckMember(name, member.path); !status.ok()) Fail(status);
+    function_->members.push_back(member);
+  }
+  return PathCode(member.path);
 }
 
 TensorHandle CodeWriter::Learned(const LearnedSite& site) {
   const LearnedPlace& place = *site.place;
-  std::vector<std::string> dims;
-  for (const int64_t extent : place.extents) {
-    dims.push_back(MarkNumber("extent", static_cast<double>(extent)));
-  }
-  if (dims.empty() || place.width > 1) {
-    dims.push_back(MarkNumber("width", static_cast<double>(place.width)));
-  }
-  UseMember(place.name, absl::StrCat("nn.Parameter(torch.empty(", absl::StrJoin(dims, ", "), "))"));
-  std::string code = MemberCode(place.name);
+  std::vector<std::string> dims, indices;
   int64_t rest = site.index, inner = place.count();
-  std::vector<std::string> indices;
   for (const int64_t extent : place.extents) {
+    dims.push_back(MarkNumber("extent", extent));
     inner /= extent;
     indices.push_back(Index(rest / inner));
     rest %= inner;
   }
+  if (dims.empty() || place.width > 1) dims.push_back(MarkNumber("width", place.width));
+  std::string code = UseMember(place.name, ParameterCode(dims));
   if (!indices.empty()) absl::StrAppend(&code, "[", absl::StrJoin(indices, ", "), "]");
-  const TensorHandle made = AddCode(code, 3, {}, "learned");
-  nodes_.back().width = place.width;
-  nodes_.back().is_leaf = true;
-  nodes_.back().is_scalar = !place.extents.empty() && place.width == 1;
-  return made;
+  return AddCode(code, {}, "learned", place.width);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHandle a) {
-  const auto in = MarkNumber("d_in", static_cast<double>(site.in));
+  std::string make = LinearCode(site.in, site.out, site.spec->bias);
   if (site.out == 1) {
     helpers_.insert("dot");
-    UseMember(site.name, absl::StrCat("Dot(", in, site.spec->bias ? ", bias=True)" : ")"));
-  } else {
-    UseMember(site.name, absl::StrCat("nn.Linear(", in, ", ",
-                                      MarkNumber("d_out", static_cast<double>(site.out)),
-                                      site.spec->bias ? ")" : ", bias=False)"));
+    make =
+        absl::StrCat("Dot(", MarkNumber("d_in", site.in), site.spec->bias ? ", bias=True)" : ")");
   }
-  const TensorHandle made =
-      AddCode(absl::StrCat(MemberCode(site.name), "($0)"), 3, {a}, site.spec->name);
-  nodes_.back().width = site.out;
-  nodes_.back().is_scalar = false;
-  return made;
+  return AddCode(absl::StrCat(UseMember(site.name, make), "($0)"), {a}, site.spec->name, site.out);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
                                               absl::Span<const TensorHandle> inputs) {
-  if (site.norm->plugin->identity()) return inputs[0];
-  PLUMB_ASSIGN_OR_RETURN(const std::string made_by, NormCode(site));
-  UseMember(site.name, made_by);
-  std::string code = MemberCode(site.name);
-  if (site.dim == site.width) {
-    absl::StrAppend(&code, inputs.size() == 2 ? "($0, $1)" : "($0)");
-  } else {
+  const NormPlugin& plugin = *site.norm->plugin;
+  if (plugin.identity()) return inputs[0];
+  PLUMB_ASSIGN_OR_RETURN(const std::string make, MakeNorm(plugin, site.norm->attrs, site.dim));
+  PLUMB_ASSIGN_OR_RETURN(const auto instance,
+                         plugin.Instantiate(site.dim, site.norm->attrs, site.heads));
+  norms_.emplace(plugin.id(), instance);
+  const std::string norm = UseMember(site.name, make);
+  std::string code =
+      inputs.size() == 2 ? absl::StrCat(norm, "($0, $1)") : absl::StrCat(norm, "($0)");
+  if (site.dim != site.width) {
     const std::string heads =
-        absl::StrCat(".unflatten(-1, (",
-                     MarkNumber("heads", static_cast<double>(site.width / site.dim)), ", -1))");
-    absl::StrAppend(&code, "(@0", heads);
-    if (inputs.size() == 2) absl::StrAppend(&code, ", @1", heads);
-    absl::StrAppend(&code, ").flatten(-2)");
+        absl::StrCat(".unflatten(-1, (", MarkNumber("heads", site.width / site.dim), ", -1))");
+    code = absl::StrCat(absl::StrReplaceAll(code, {{"$0", "@0" + heads}, {"$1", "@1" + heads}}),
+                        ".flatten(-2)");
   }
-  const TensorHandle made =
-      AddCode(code, 3, {inputs.begin(), inputs.end()}, site.slot.substr(0, site.slot.find('.')));
-  nodes_.back().width = site.width;
-  return made;
+  return AddCode(code, {inputs.begin(), inputs.end()}, site.slot.substr(0, site.slot.find('.')),
+                 site.width);
 }
 
 // -- Rendering
@@ -460,25 +438,22 @@ void CodeWriter::ReadOutside(PythonFunction* function, const std::string& name) 
 }
 
 std::string CodeWriter::PythonName(const PythonFunction& function, const std::string& name) {
-  if (!function.is_sublayer()) return IsPythonName(name) ? name + "_" : name;
-  if (name == "x") return "residual";
-  return IsPythonName(name) ? name + "_" : IsSublayerName(name) ? "outer_" + name : name;
+  if (function.is_sublayer && name == "x") return "residual";
+  if (IsPythonName(name)) return name + "_";
+  return function.is_sublayer && Contains(kSublayerNames, name) ? "outer_" + name : name;
 }
 
 CodeWriter::Code CodeWriter::RenderName(const Node& name) {
   if (name.version != current_[name.key]) {
-    Fail(absl::UnimplementedError(
-        absl::StrCat("PyTorch code: a formula reads the value that \"", name.code,
-                     "\" had before a later statement set it, which is not covered")));
+    Fail(Unsupported(absl::StrCat("a formula reads the value that \"", name.code,
+                                  "\" had before a later statement set it, which is not covered")));
   }
-  const bool is_local = name.key.find(':') != std::string::npos;
+  const bool is_local = absl::StrContains(name.key, ':');
   if (is_local) return {name.code, 3};
   ReadOutside(function_, name.code);
   const auto [base, index] = SplitIndex(name.code);
   const std::string python = PythonName(*function_, base);
-  return {
-      index.empty() ? python : absl::StrCat(python, "[", IndexCode(index, /*as_key=*/false), "]"),
-      3};
+  return {index.empty() ? python : absl::StrCat(python, "[", index, "]"), 3};
 }
 
 std::string CodeWriter::At(TensorHandle id, int level) {
@@ -489,41 +464,41 @@ std::string CodeWriter::At(TensorHandle id, int level) {
 std::string CodeWriter::Widened(TensorHandle id, int64_t width, int level) {
   const int64_t own = node(id).width;
   if (own == width || own == 1) return At(id, level);
-  return absl::StrCat(At(id, 3), ".repeat_interleave(",
-                      MarkNumber("times", static_cast<double>(width / own)), ", -1)");
+  return absl::StrCat(At(id, 3), ".repeat_interleave(", MarkNumber("times", width / own), ", -1)");
 }
 
 CodeWriter::Code CodeWriter::RenderCombine(const Node& sum) {
+  std::string text;
+  const auto add = [&text](double sign, const std::string& term) {
+    const bool is_first = text.empty();
+    absl::StrAppend(&text, sign < 0 ? (is_first ? "-" : " - ") : (is_first ? "" : " + "), term);
+  };
+  const auto add_constant = [&] {
+    add(sum.constant, MarkNumber("constant", std::abs(sum.constant)));
+  };
   const bool constant_first =
       sum.constant != 0 && (sum.coefficients.empty() || sum.coefficients[0] < 0);
-  std::string text = constant_first ? MarkNumber("constant", sum.constant) : "";
-  // Terms with factor 1 that differ in indices become sum(.. for k in range(..)).
+  if (constant_first) add_constant();
   for (size_t i = 0; i < sum.operands.size();) {
+    // Terms with factor 1 that differ in indices become sum(.. for k in range(..)).
     std::vector<std::string> alike;
     for (size_t k = i; k < sum.operands.size() && sum.coefficients[k] == 1; ++k) {
       alike.push_back(Widened(sum.operands[k], sum.width, 1));
     }
     std::optional<Loop> loop;
-    while (alike.size() >= kMinLoop) {
-      loop = RollUp(alike, TermVariables());
-      if (loop.has_value()) break;
-      alike.pop_back();
-    }
-    if (loop.has_value()) {
-      absl::StrAppend(&text, text.empty() ? "" : " + ", "sum(", loop->body, " ", loop->header, ")");
+    while (alike.size() > 1 && !(loop = RollUp(alike, TermVariables()))) alike.pop_back();
+    if (loop) {
+      add(1, absl::StrCat("sum(", loop->body, " ", loop->header, ")"));
       i += alike.size();
       continue;
     }
     const double c = sum.coefficients[i];
-    absl::StrAppend(&text, c < 0 ? (text.empty() ? "-" : " - ") : (text.empty() ? "" : " + "));
-    if (std::abs(c) != 1) absl::StrAppend(&text, MarkNumber("factor", std::abs(c)), " * ");
-    absl::StrAppend(&text, Widened(sum.operands[i], sum.width, 1));
+    const std::string factor =
+        std::abs(c) == 1 ? "" : absl::StrCat(MarkNumber("factor", std::abs(c)), " * ");
+    add(c, absl::StrCat(factor, Widened(sum.operands[i], sum.width, 1)));
     ++i;
   }
-  if (sum.constant != 0 && !constant_first) {
-    absl::StrAppend(&text, sum.constant < 0 ? " - " : " + ",
-                    MarkNumber("constant", std::abs(sum.constant)));
-  }
+  if (sum.constant != 0 && !constant_first) add_constant();
   const bool is_product = sum.operands.size() == 1 && sum.constant == 0 && sum.coefficients[0] > 0;
   return {text, is_product ? 1 : 0};
 }
@@ -534,24 +509,29 @@ CodeWriter::Code CodeWriter::RenderMultiply(const Node& product) {
   const Node& divisor = node(b);
   const bool divides = divisor.kind == Node::Kind::kCode && divisor.code == "1 / @0" &&
                        hoisted_.count(b) == 0 && function_->aliases.count(b) == 0;
-  if (divides) {
-    return {absl::StrCat(Widened(a, product.width, 1), " / ",
-                         Widened(divisor.operands[0], product.width, 2)),
-            1};
-  }
-  return {absl::StrCat(Widened(a, product.width, 1), " * ", Widened(b, product.width, 2)), 1};
+  return {absl::StrCat(Widened(a, product.width, 1), divides ? " / " : " * ",
+                       Widened(divides ? divisor.operands[0] : b, product.width, 2)),
+          1};
 }
 
-// Returns "a, b", or "*[.. for k in range(..)]".
 std::string CodeWriter::RenderList(absl::Span<const TensorHandle> operands) {
   std::vector<std::string> items;
   for (const TensorHandle id : operands) items.push_back(Render(id).text);
-  if (items.size() >= kMinLoop) {
-    if (const auto loop = RollUp(items, TermVariables())) {
-      return absl::StrCat("*[", loop->body, " ", loop->header, "]");
-    }
+  const auto loop = items.size() > 1 ? RollUp(items, TermVariables()) : std::nullopt;
+  return loop ? absl::StrCat("*[", loop->body, " ", loop->header, "]") : absl::StrJoin(items, ", ");
+}
+
+CodeWriter::Code CodeWriter::RenderSoftmax(const Node& weights) {
+  const std::vector<TensorHandle>& scores = weights.operands;
+  if (weights.width == static_cast<int64_t>(scores.size())) {
+    helpers_.insert("concat");
+    return {absl::StrCat("torch.softmax(concat(", RenderList(scores), "), -1)"), 3};
   }
-  return absl::StrJoin(items, ", ");
+  std::vector<std::string> wide;
+  for (const TensorHandle score : scores) wide.push_back(Widened(score, MaxWidth(scores), 0));
+  return {absl::StrCat("torch.softmax(torch.stack(torch.broadcast_tensors(",
+                       absl::StrJoin(wide, ", "), "), -2), -2).flatten(-2)"),
+          3};
 }
 
 CodeWriter::Code CodeWriter::Render(TensorHandle id) {
@@ -560,56 +540,32 @@ CodeWriter::Code CodeWriter::Render(TensorHandle id) {
   }
   if (const auto at = hoisted_.find(id); at != hoisted_.end()) return {at->second, 3};
   const Node made = node(id);
-  switch (made.kind) {
-    case Node::Kind::kName:
-      return RenderName(made);
-    case Node::Kind::kCombine:
-      return RenderCombine(made);
-    case Node::Kind::kMultiply:
-      return RenderMultiply(made);
-    case Node::Kind::kCode:
-      break;
+  if (made.kind == Node::Kind::kName) return RenderName(made);
+  if (made.kind == Node::Kind::kCombine) return RenderCombine(made);
+  if (made.kind == Node::Kind::kMultiply) return RenderMultiply(made);
+  if (made.code == "softmax") return RenderSoftmax(made);
+  if (made.code == "concat") {
+    helpers_.insert("concat");
+    return {absl::StrCat("concat(", RenderList(made.operands), ")"), 3};
   }
-  if (made.code == "step") {
-    if (function_ == &begin_ || function_ == &end_) return {"self.step", 3};
-    ReadOutside(function_, "step");
-    return {"step", 3};
+  std::vector<std::pair<std::string, std::string>> operands;
+  for (size_t i = 0; i < made.operands.size(); ++i) {
+    const auto add = [&](const char* mark, std::string code) {
+      if (absl::StrContains(made.code, absl::StrCat(mark, i))) {
+        operands.emplace_back(absl::StrCat(mark, i), std::move(code));
+      }
+    };
+    add("$", At(made.operands[i], 0));
+    add("@", At(made.operands[i], 3));
+    add("~", Widened(made.operands[i], made.width, 0));
   }
-  if (made.code == "concat" || made.code == "softmax") {
-    if (made.code == "concat" || made.width == static_cast<int64_t>(made.operands.size())) {
-      helpers_.insert("concat");
-      const std::string joined = absl::StrCat("concat(", RenderList(made.operands), ")");
-      const bool is_concat = made.code == "concat";
-      return {is_concat ? joined : absl::StrCat("torch.softmax(", joined, ", -1)"), 3};
-    }
-    std::vector<std::string> scores;
-    for (const TensorHandle score : made.operands) {
-      scores.push_back(Widened(score, MaxWidth(made.operands), 0));
-    }
-    return {absl::StrCat("torch.softmax(torch.stack(torch.broadcast_tensors(",
-                         absl::StrJoin(scores, ", "), "), -2), -2).flatten(-2)"),
-            3};
-  }
-  std::string text;
-  for (size_t i = 0; i < made.code.size(); ++i) {
-    const char c = made.code[i];
-    const bool is_operand = (c == '$' || c == '@') && i + 1 < made.code.size();
-    if (!is_operand) {
-      text += c;
-      continue;
-    }
-    const size_t operand = static_cast<size_t>(made.code[++i] - '0');
-    const bool is_binary = absl::StartsWith(made.code, "torch.m");
-    const TensorHandle given = made.operands[operand];
-    text += is_binary ? Widened(given, made.width, 0) : At(given, c == '@' ? 3 : 0);
-  }
-  return {text, made.level};
+  return {absl::StrReplaceAll(made.code, operands), made.level};
 }
 
 void CodeWriter::CountUses(TensorHandle id, std::map<TensorHandle, int>* uses) const {
-  if (node(id).is_leaf || function_->aliases.count(id) > 0) return;
-  if (++(*uses)[id] > 1) return;
   const std::vector<TensorHandle>& operands = node(id).operands;
+  if (operands.empty() || function_->aliases.count(id) > 0) return;
+  if (++(*uses)[id] > 1) return;
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_square =
         node(id).kind == Node::Kind::kMultiply && i == 1 && operands[0] == operands[1];
@@ -647,7 +603,8 @@ TensorHandle CodeWriter::Set(const std::string& name, const std::string& key, Te
     return each.made == value || each.key == key;
   });
   if (repeated || pending_end_ != nodes_.size()) Flush();
-  const TensorHandle made = AddName(name, key, value);
+  const TensorHandle made = AddName(name, key, node(value).width);
+  ++nodes_.back().version;  // which Flush makes
   pending_.push_back({name, key, value, made});
   pending_end_ = nodes_.size();
   return made;
@@ -659,7 +616,7 @@ TensorHandle CodeWriter::SetName(const std::string& name, TensorHandle value) {
 
 TensorHandle CodeWriter::SetLocal(const std::string& name, TensorHandle value) {
   std::string python = IsPythonName(name) ? name + "_" : name;
-  if (function_->is_sublayer() && python != function_->point && IsSublayerName(python)) {
+  if (function_->is_sublayer && python != function_->point && Contains(kSublayerNames, python)) {
     python += "_";
   }
   return Set(python, absl::StrCat(functions_, ":", function_->point, ":", python), value);
@@ -673,15 +630,14 @@ void CodeWriter::Flush() {
   std::map<TensorHandle, int> uses;
   for (const Assignment& each : group) CountUses(each.value, &uses);
   for (const Assignment& each : group) Hoist(each.value, uses);
-  const bool is_indexed = !SplitIndex(group[0].name).second.empty();
-  if (is_indexed) {
+  const auto is_local = [](const Assignment& each) { return absl::StrContains(each.key, ':'); };
+  if (absl::StrContains(group[0].name, '[')) {
     WriteIndexed(group);
   } else {
     std::vector<std::string> values, names;
     for (const Assignment& each : group) {
       values.push_back(Render(each.value).text);
-      names.push_back(each.key.find(':') == std::string::npos ? PythonName(*function_, each.name)
-                                                              : each.name);
+      names.push_back(is_local(each) ? each.name : PythonName(*function_, each.name));
     }
     Line(absl::StrCat(absl::StrJoin(names, ", "), " = ", absl::StrJoin(values, ", ")));
   }
@@ -691,78 +647,85 @@ void CodeWriter::Flush() {
     if (!index.empty()) {
       function_->dicts_set.insert(base);
       function_->keys_set.insert(each.name);
-    } else if (each.key.find(':') == std::string::npos) {
-      function_->sets.insert(each.name);
     } else {
-      function_->own.insert(each.name);
+      (is_local(each) ? function_->own : function_->sets).insert(each.name);
     }
   }
 }
 
-void CodeWriter::WriteIndexed(const std::vector<Assignment>& group) {
+void CodeWriter::WriteIndexed(absl::Span<const Assignment> group) {
   const std::string base = SplitIndex(group[0].name).first;
+  const std::string python = PythonName(*function_, base);
   std::vector<std::string> items;
   for (const Assignment& each : group) {
-    if (SplitIndex(each.name).first != base) {
+    const auto [name, index] = SplitIndex(each.name);
+    if (name != base) {
       // Statements of different names that compute nothing: one after the other.
       for (const Assignment& one : group) WriteIndexed({one});
       return;
     }
-    items.push_back(absl::StrCat(IndexCode(SplitIndex(each.name).second, /*as_key=*/true), ": ",
-                                 Render(each.value).text));
+    const std::string value = Render(each.value).text;
+    if (group.size() == 1) return Line(absl::StrCat(python, "[", index, "] = ", value));
+    const bool is_tuple = absl::StrContains(index, ',');
+    items.push_back(absl::StrCat(is_tuple ? absl::StrCat("(", index, ")") : index, ": ", value));
   }
-  const std::string python = PythonName(*function_, base);
-  if (group.size() == 1) {
-    const std::string index = IndexCode(SplitIndex(group[0].name).second, /*as_key=*/false);
-    Line(absl::StrCat(python, "[", index, "] = ", Render(group[0].value).text));
-    return;
-  }
-  const auto loop = RollUp(items, TargetVariables());
-  Line(absl::StrCat(
-      python, ".update({",
-      loop.has_value() ? absl::StrCat(loop->body, " ", loop->header) : absl::StrJoin(items, ", "),
-      "})"));
+  Line(absl::StrCat(python, ".update(", DictCode(items), ")"));
 }
 
 TensorHandle CodeWriter::Let(const std::string& name, const std::string& code, int64_t width) {
   Flush();
   Line(absl::StrCat(name, " = ", code));
   const std::string key = absl::StrCat(functions_, "::", name);
-  Node made;
-  made.kind = Node::Kind::kName;
-  made.code = name;
-  made.key = key;
-  made.version = ++current_[key];
-  made.width = width;
-  made.per_token = made.is_leaf = true;
-  return Add(std::move(made));
+  ++current_[key];
+  return AddName(name, key, width);
 }
 
-absl::StatusOr<TensorHandle> CodeWriter::RunPoint(absl::string_view point, const std::string& name,
-                                                  TensorHandle tensor, AtPoint at_point) {
+TensorHandle CodeWriter::RunPoint(absl::string_view point, const std::string& name,
+                                  TensorHandle tensor, AtPoint at_point) {
   const std::string outer = std::exchange(function_->point, LastName(point));
-  PLUMB_ASSIGN_OR_RETURN(const TensorHandle after, at_point(point, tensor));
+  const absl::StatusOr<TensorHandle> ran = at_point(point, tensor);
+  if (!ran.ok()) Fail(ran.status());
   Flush();
   function_->point = outer;
-  if (after == tensor) return tensor;
+  const TensorHandle after = ran.value_or(tensor);
   const Node result = node(after);
-  if (result.kind == Node::Kind::kName && result.code == name) {
-    // A statement set the point's tensor under its name.
-    return after;
-  }
-  return Let(name, Render(after).text, result.width);
+  // A statement may have set the point's tensor under its name.
+  const bool is_set = result.kind == Node::Kind::kName && result.code == name;
+  return after == tensor || is_set ? after : Let(name, Render(after).text, result.width);
 }
 
 // -- Functions
 
 TensorHandle CodeWriter::Embed() {
-  Node made;
-  made.kind = Node::Kind::kName;
-  made.code = made.key = "x";
-  made.width = model_.dims.d_model;
-  made.per_token = made.is_leaf = true;
+  const int64_t width = model_.embedding_width, offset = model_.positions.offset;
+  std::string x =
+      UseMember("embedding.token", absl::StrCat("nn.Embedding(config.vocab_size, ", width, ")")) +
+      "(ids)";
+  if (width != model_.dims.d_model) {
+    x = absl::StrCat(UseMember("embedding.project",
+                               absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)")),
+                     "(", x, ")");
+  }
+  if (model_.embedding_scale.has_value()) {
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = model_.layers.front()->placement.get();
+    const absl::StatusOr<double> scale = EvaluateScalar(*model_.embedding_scale, scope);
+    if (!scale.ok()) Fail(scale.status());
+    if (scale.ok() && *scale != 1) x = absl::StrCat(NumberCode(*scale), " * ", x);
+  }
+  if (model_.positions.kind == PositionKind::kLearned) {
+    const std::string plus = offset == 0 ? "" : absl::StrCat(" + ", offset);
+    Line("positions = torch.arange(ids.shape[1], device=ids.device)");
+    absl::StrAppend(
+        &x, " + ",
+        UseMember("embedding.position",
+                  absl::StrCat("nn.Embedding(config.context_length", plus, ", config.d_model)")),
+        "(positions", plus, ")");
+  }
+  Line(absl::StrCat("x = ", x));
   begin_.sets.insert("x");
-  return Add(std::move(made));
+  return AddName("x", "x", model_.dims.d_model);
 }
 
 void CodeWriter::BeginLayer(int64_t layer_index, TensorHandle) {
@@ -781,38 +744,27 @@ void CodeWriter::EndLayer(int64_t, TensorHandle) {
 
 absl::Status CodeWriter::Head(TensorHandle x, AtPoint at_point) {
   Flush();
-  const std::string weight =
-      model_.tie_embeddings ? "self.embedding.token.weight" : "self.head.weight";
-  std::string in = Render(x).text;
-  if (model_.embedding_width != model_.dims.d_model) {
-    in = absl::StrCat("self.head.project(", in, ")");
+  const int64_t width = model_.embedding_width;
+  std::string code = Render(x).text;
+  if (width != model_.dims.d_model) {
+    code = absl::StrCat(UseMember("head.project", absl::StrCat("nn.Linear(config.d_model, ", width,
+                                                               ", bias=False)")),
+                        "(", code, ")");
   }
-  const std::string code = !model_.tie_embeddings ? absl::StrCat("self.head(", in, ")")
-                           : model_.head_bias
-                               ? absl::StrCat("F.linear(", in, ", ", weight, ", self.head.bias)")
-                               : absl::StrCat("F.linear(", in, ", ", weight, ")");
+  if (!model_.tie_embeddings) {
+    code = absl::StrCat(UseMember("head", absl::StrCat("nn.Linear(", width, ", config.vocab_size",
+                                                       model_.head_bias ? ")" : ", bias=False)")),
+                        "(", code, ")");
+  } else {
+    const std::string bias =
+        model_.head_bias
+            ? absl::StrCat(", ", UseMember("head.bias", ParameterCode({"config.vocab_size"})))
+            : "";
+    code = absl::StrCat("F.linear(", code, ", self.embedding.token.weight", bias, ")");
+  }
   const TensorHandle logits = Let("logits", code, model_.dims.vocab_size);
-  PLUMB_ASSIGN_OR_RETURN(const TensorHandle after,
-                         RunPoint(kHeadPoint, "logits", logits, at_point));
-  static_cast<void>(after);
-  Flush();
+  RunPoint(kHeadPoint, "logits", logits, at_point);
   return status_;
-}
-
-std::string CodeWriter::WithInstances(const std::string& code) const {
-  std::string text;
-  for (size_t at = 0; at < code.size(); ++at) {
-    if (code[at] != '\x03') {
-      text += code[at];
-      continue;
-    }
-    const size_t end = code.find('\x04', at);
-    int64_t index = 0;
-    static_cast<void>(absl::SimpleAtoi(code.substr(at + 1, end - at - 1), &index));
-    text += classes_.Construct(instances_[static_cast<size_t>(index)]);
-    at = end;
-  }
-  return text;
 }
 
 }  // namespace plumb

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ namespace plumb {
 struct Member {
   std::string path;  // relative to the function's module: "attention.norm", "norm.2"
   std::string make;  // marked code: "RMSNorm(16)"
+  std::optional<ClassTable::Instance> instance;  // instead of `make`
 };
 
 // Function under construction.
@@ -41,9 +43,7 @@ struct PythonFunction {
   std::map<TensorHandle, std::string> aliases;
   std::string indent;  // of further lines
   std::string point;   // name of the point's tensor, in statements inside a sublayer
-  PythonFunction* outer = nullptr;
-
-  bool is_sublayer() const { return outer != nullptr; }
+  bool is_sublayer = false;
 };
 
 class CodeWriter : public FormulaBackend {
@@ -54,7 +54,7 @@ class CodeWriter : public FormulaBackend {
   TensorHandle Embed() override;
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override;
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override;
-  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override;
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> given) override;
   TensorHandle Step() override;
   TensorHandle Drop(const DropSite& site, TensorHandle a) override;
   TensorHandle Learned(const LearnedSite& site) override;
@@ -73,22 +73,22 @@ class CodeWriter : public FormulaBackend {
 
   // Result of the walk. Requires: RunStack returned OK with this backend.
   absl::Status status() const { return status_; }
-  PythonFunction& begin() { return begin_; }
-  PythonFunction& end() { return end_; }
+  const PythonFunction& begin() const { return begin_; }
+  const PythonFunction& end() const { return end_; }
   std::vector<PythonFunction>& layers() { return layers_; }
   ClassTable& classes() { return classes_; }
   const ClassTable& classes() const { return classes_; }
-  // Returns a formula's name as it is in the function's code.
-  static std::string PythonName(const PythonFunction& function, const std::string& name);
-  // Replaces the marks of instances of sublayers by the code that makes them.
-  std::string WithInstances(const std::string& code) const;
   // Helpers that the code uses, and an instance of each norm, by its id.
   const std::set<std::string>& helpers() const { return helpers_; }
   const std::map<std::string, std::shared_ptr<const NormInstance>>& norms() const { return norms_; }
-  const std::map<std::string, TokenEmbeddingSite>& tables() const { return tables_; }
+  // Code of the rows of extra token tables, by table, and index from 1 of the layer; 0: all layers.
+  const std::map<std::string, std::map<int64_t, std::string>>& tables() const { return tables_; }
+  // Returns a formula's name as it is in the function's code.
+  static std::string PythonName(const PythonFunction& function, const std::string& name);
 
  private:
-  // Operation. `code` has "$0" for an operand in any context, "@0" for one that is an atom.
+  // Operation. `code` has "$0" for an operand in any context, "@0" for one that is an atom, "~0"
+  // for one with its channels repeated to the width of the result.
   struct Node {
     enum class Kind { kCode, kName, kCombine, kMultiply } kind = Kind::kCode;
     std::string code;  // kName: the name
@@ -100,8 +100,6 @@ class CodeWriter : public FormulaBackend {
     std::string key;                   // kName: name in current_
     std::string hint;                  // name for a value that is used twice
     int64_t width = 1;
-    bool per_token = false, is_scalar = false;  // is_scalar: without dimensions
-    bool is_leaf = false;
   };
   // Python code and its precedence: 0 sum, 1 product, 2 power, 3 atom.
   struct Code {
@@ -117,15 +115,17 @@ class CodeWriter : public FormulaBackend {
 
   const Node& node(TensorHandle id) const { return nodes_[static_cast<size_t>(id)]; }
   TensorHandle Add(Node node);
-  TensorHandle AddCode(std::string code, int level, std::vector<TensorHandle> operands,
-                       std::string hint);
-  TensorHandle AddName(const std::string& name, const std::string& key, TensorHandle like);
+  TensorHandle AddCode(std::string code, std::vector<TensorHandle> operands, std::string hint,
+                       int64_t width, int level = 3);
+  TensorHandle AddName(const std::string& name, const std::string& key, int64_t width);
   int64_t MaxWidth(absl::Span<const TensorHandle> operands) const;
 
   Code Render(TensorHandle id);
   Code RenderName(const Node& node);
   Code RenderCombine(const Node& node);
   Code RenderMultiply(const Node& node);
+  Code RenderSoftmax(const Node& node);
+  // Returns "a, b", or "*[.. for k in range(..)]".
   std::string RenderList(absl::Span<const TensorHandle> operands);
   std::string At(TensorHandle id, int level);
   // Returns the operand with its channels repeated to `width`.
@@ -136,21 +136,20 @@ class CodeWriter : public FormulaBackend {
 
   TensorHandle Set(const std::string& name, const std::string& key, TensorHandle value);
   void Flush();
-  void Write(const Assignment& assignment);
   void Line(const std::string& line);
-  void WriteIndexed(const std::vector<Assignment>& group);
+  void WriteIndexed(absl::Span<const Assignment> group);
   // Writes "name = code" and returns the name.
   TensorHandle Let(const std::string& name, const std::string& code, int64_t width);
   // Writes the statements at a point for a tensor that exists under a name, and returns it.
-  absl::StatusOr<TensorHandle> RunPoint(absl::string_view point, const std::string& name,
-                                        TensorHandle tensor, AtPoint at_point);
+  TensorHandle RunPoint(absl::string_view point, const std::string& name, TensorHandle tensor,
+                        AtPoint at_point);
 
-  void UseMember(const std::string& name, const std::string& make);
-  std::string MemberCode(const std::string& name) const;
+  // Makes a member of the current function and returns its code: "self.attention.norm".
+  std::string UseMember(const std::string& name, const std::string& make,
+                        std::optional<ClassTable::Instance> instance = std::nullopt);
+  absl::Status CheckMember(const std::string& name, const std::string& path) const;
+  std::string UseConv(const std::string& name, const ConvSpec& spec, int64_t channels);
   void ReadOutside(PythonFunction* function, const std::string& name);
-  absl::StatusOr<std::string> NormCode(const NormSite& site);
-  // Makes a convolution and returns its code.
-  std::string ConvCode(const std::string& name, const ConvSpec& spec, int64_t channels);
   void Fail(absl::Status status);
 
   const ResolvedModel& model_;
@@ -163,24 +162,25 @@ class CodeWriter : public FormulaBackend {
   PythonFunction* function_ = &begin_;
   std::map<TensorHandle, std::string> hoisted_;
   ClassTable classes_;
-  std::vector<ClassTable::Instance> instances_;
   std::set<std::string> helpers_;
   std::map<std::string, std::shared_ptr<const NormInstance>> norms_;  // the first of each id
-  std::map<std::string, TokenEmbeddingSite> tables_;
+  std::map<std::string, std::map<int64_t, std::string>> tables_;
   int64_t functions_ = 0;
   absl::Status status_;
 };
 
-// Fails if no module or parameter can have the name.
-absl::Status CheckName(absl::string_view name);
-// Splits "h[1, 2]" into "h" and "1, 2"; the second is empty without an index.
-std::pair<std::string, std::string> SplitIndex(const std::string& name);
-// Returns the lines of __init__ that make the members, and the modules that contain them unless
-// they are in `made`.
-std::vector<std::string> InitLines(const std::vector<Member>& members,
-                                   std::set<std::string> made = {});
-// Returns a path as code: "attention.norm", "norm[2]" for "norm.2".
-std::string PathCode(const std::string& path);
+// Returns the code of a function of one tensor: "F.relu(x)". Errors: kUnimplemented.
+absl::StatusOr<std::string> CallCode(const std::string& function, const std::string& x);
+// Returns marked code that makes a projection: "nn.Linear(16, 64, bias=False)".
+std::string LinearCode(int64_t in, int64_t out, bool bias);
+// Returns marked code that makes a parameter: "nn.Parameter(torch.empty(16))".
+std::string ParameterCode(const std::vector<std::string>& dims);
+// Returns the lines of __init__ that make the members, and the modules that contain them.
+std::vector<std::string> InitLines(const std::vector<Member>& members);
+// Returns the code of a list of modules, which has `count` items.
+std::string ModuleList(const std::vector<std::string>& items, const std::string& count);
+// Returns the code of a dictionary with the items "1: x", ...
+std::string DictCode(const std::vector<std::string>& items);
 
 }  // namespace plumb
 

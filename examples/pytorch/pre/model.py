@@ -104,8 +104,8 @@ class Layer(nn.Module):
     def __init__(self):
         super().__init__()
         self.attention = Attention()
-        self.mlp = MLP()
         self.attention.norm = RMSNorm(16)
+        self.mlp = MLP()
         self.mlp.norm = RMSNorm(16)
 
     def forward(self, x):
@@ -138,7 +138,9 @@ INITIAL_VALUES = [
 ]
 
 
-# Factor of the learning rate, what is added to it, options of AdamW.
+# Peak of the recipe's schedule.
+LEARNING_RATE = 0.001
+# Factor of the learning rate, what is added to it, options of AdamW (None: frozen).
 UPDATES = [
     (1, 0, {"weight_decay": 0.1, "betas": (0.9, 0.95), "eps": 1e-08}, [
         "embedding.token.weight",
@@ -170,9 +172,9 @@ class Model(nn.Module):
         self.embedding.token = nn.Embedding(config.vocab_size, 16)
         self.embedding.position = nn.Embedding(config.context_length, config.d_model)
         self.layers = nn.ModuleList(Layer() for _ in range(config.n_layer))
-        self.head = nn.Linear(16, config.vocab_size, bias=False)
         self.end = nn.Module()
         self.end.norm = RMSNorm(16)
+        self.head = nn.Linear(16, config.vocab_size, bias=False)
         self.init_weights()
 
     @classmethod
@@ -197,7 +199,7 @@ class Model(nn.Module):
             (draw,) = find_rule(INITIAL_VALUES, name)
             draw(parameter)
 
-    def parameter_groups(self, lr=0.001):
+    def parameter_groups(self, lr=LEARNING_RATE):
         """Returns groups for torch.optim.AdamW. Multiply the rates of all by the schedule."""
         groups = {}
         for name, parameter in self.named_parameters():
@@ -205,6 +207,8 @@ class Model(nn.Module):
             if options is None:
                 parameter.requires_grad_(False)  # frozen
                 continue
+            if isinstance(options, str):
+                raise NotImplementedError(f"{name}: the recipe has {options}, which AdamW does not do")
             rate = scale * lr + offset
             group = groups.setdefault((rate, *options.items()), dict(options, lr=rate, params=[]))
             group["params"].append(parameter)
