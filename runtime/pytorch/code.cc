@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -50,30 +51,32 @@ std::string Marked(absl::string_view name, absl::string_view text) {
 }
 
 bool IsIdentifierPart(char c) {
-  return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  return c == '_' || absl::ascii_isalnum(static_cast<unsigned char>(c));
 }
 
-// Returns the values of number `at` of all items if they are whole and in equal steps.
-std::optional<std::pair<int64_t, int64_t>> FirstAndStep(const std::vector<SplitCode>& items,
-                                                        size_t at) {
-  int64_t first = 0, step = 0;
+// Whole numbers of the items of a loop, in equal steps.
+struct Progression {
+  int64_t first, step;
+};
+
+// Returns the values of number `at` of all items if they are such numbers.
+std::optional<Progression> FindProgression(const std::vector<SplitCode>& items, size_t at) {
+  Progression found{0, 0};
   for (size_t i = 0; i < items.size(); ++i) {
     int64_t value = 0;
     if (!absl::SimpleAtoi(items[i].numbers[at].text, &value)) return std::nullopt;
-    if (i == 0) first = value;
-    if (i == 1) step = value - first;
-    if (value != first + step * static_cast<int64_t>(i)) return std::nullopt;
+    if (i == 0) found.first = value;
+    if (i == 1) found.step = value - found.first;
+    if (value != found.first + found.step * static_cast<int64_t>(i)) return std::nullopt;
   }
-  return std::pair<int64_t, int64_t>(first, step);
+  return found;
 }
 
 // Returns "k", "k + 1", "4 * k + 2": step * variable + offset.
 std::string Linear(const std::string& variable, int64_t step, int64_t offset) {
   std::string text = step == 1 ? variable : absl::StrCat(step, " * ", variable);
-  if (offset != 0) {
-    absl::StrAppend(&text, offset < 0 ? " - " : " + ", MarkNumber("offset", std::abs(offset)));
-  }
-  return text;
+  if (offset == 0) return text;
+  return absl::StrCat(text, offset < 0 ? " - " : " + ", MarkNumber("offset", std::abs(offset)));
 }
 
 constexpr char kClass[] = R"(class NAME(nn.Module):
@@ -143,48 +146,46 @@ bool HasIdentifier(absl::string_view code, absl::string_view name) {
   return false;
 }
 
-std::optional<Loop> RollUp(const std::vector<std::string>& items,
-                           const std::vector<std::string>& variables) {
+std::optional<std::string> RollUp(const std::vector<std::string>& items,
+                                  absl::string_view variables) {
   std::vector<SplitCode> split;
   for (const std::string& item : items) split.push_back(Split(item));
   const SplitCode& front = split.front();
   for (const SplitCode& each : split) {
     if (each.texts != front.texts) return std::nullopt;
   }
-  std::vector<std::pair<int64_t, int64_t>> progressions(front.numbers.size());  // step 0: constant
-  std::optional<int64_t> start;
-  bool varies = false;
+  std::map<size_t, Progression> progressions;  // of the numbers that differ
   for (size_t at = 0; at < front.numbers.size(); ++at) {
-    const bool constant = std::all_of(split.begin(), split.end(), [&](const SplitCode& each) {
+    const bool is_constant = std::all_of(split.begin(), split.end(), [&](const SplitCode& each) {
       return each.numbers[at].text == front.numbers[at].text;
     });
-    if (constant) continue;
-    const auto progression = FirstAndStep(split, at);
+    if (is_constant) continue;
+    const auto progression = FindProgression(split, at);
     if (!progression.has_value()) return std::nullopt;
     progressions[at] = *progression;
-    varies = true;
-    if (!start.has_value() && progression->second == 1) start = progression->first;
   }
-  if (!varies) return std::nullopt;
-  const auto free = std::find_if(variables.begin(), variables.end(), [&](const std::string& name) {
-    return !HasIdentifier(Unmark(items[0]), name);
-  });
-  if (free == variables.end()) return std::nullopt;
-  const int64_t first = start.value_or(0), end = first + static_cast<int64_t>(items.size());
-  Loop loop;
-  loop.body = front.texts[0];
+  while (!variables.empty() && HasIdentifier(Unmark(items[0]), variables.substr(0, 1))) {
+    variables.remove_prefix(1);
+  }
+  if (progressions.empty() || variables.empty()) return std::nullopt;
+  const std::string variable(variables.substr(0, 1));
+  const auto unit = std::find_if(progressions.begin(), progressions.end(),
+                                 [](const auto& each) { return each.second.step == 1; });
+  const int64_t first = unit == progressions.end() ? 0 : unit->second.first;
+  std::string code = front.texts[0];
   for (size_t at = 0; at < front.numbers.size(); ++at) {
-    const auto& [value, step] = progressions[at];
     const Number& number = front.numbers[at];
-    std::string text =
-        step == 0 ? Marked(number.name, number.text) : Linear(*free, step, value - step * first);
-    if (step != 0 && number.name != "index" && text != *free) text = absl::StrCat("(", text, ")");
-    absl::StrAppend(&loop.body, text, front.texts[at + 1]);
+    std::string text = Marked(number.name, number.text);
+    if (const auto found = progressions.find(at); found != progressions.end()) {
+      const auto [value, step] = found->second;
+      text = Linear(variable, step, value - step * first);
+      if (number.name != "index" && text != variable) text = absl::StrCat("(", text, ")");
+    }
+    absl::StrAppend(&code, text, front.texts[at + 1]);
   }
-  loop.header = absl::StrCat("for ", *free, " in range(",
-                             first == 0 ? "" : absl::StrCat(MarkNumber("first", first), ", "),
-                             MarkNumber("count", end), ")");
-  return loop;
+  const int64_t end = first + static_cast<int64_t>(items.size());
+  const std::string begin = first == 0 ? "" : absl::StrCat(MarkNumber("first", first), ", ");
+  return absl::StrCat(code, " for ", variable, " in range(", begin, MarkNumber("count", end), ")");
 }
 
 ClassTable::Instance ClassTable::Add(const std::string& base, ClassCode code) {

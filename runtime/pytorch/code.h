@@ -33,15 +33,11 @@ bool HasIdentifier(absl::string_view code, absl::string_view name);
 // Returns `text` with each line "# <NAME>" replaced by the lines of that block, indented like it.
 std::string FillIn(absl::string_view text, const std::map<std::string, std::string>& blocks);
 
-// Code of a comprehension: "alpha[k] * h[k]" and "for k in range(4)".
-struct Loop {
-  std::string body, header;
-};
-
-// Returns a loop over items that differ in marked whole numbers in equal steps, or nullopt.
-// `variables` are candidates for the loop's variable.
-std::optional<Loop> RollUp(const std::vector<std::string>& items,
-                           const std::vector<std::string>& variables);
+// Returns the code of a loop over items that differ in marked whole numbers in equal steps,
+// "alpha[k] * h[k] for k in range(4)", or nullopt. `variables` are candidates for the loop's
+// variable, a letter each.
+std::optional<std::string> RollUp(const std::vector<std::string>& items,
+                                  absl::string_view variables);
 
 // Code of one instance of a class. Lines are marked and without indentation.
 struct ClassCode {

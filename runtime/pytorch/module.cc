@@ -2,7 +2,6 @@
 // Fills in helpers/model.py with the functions of CodeWriter.
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -124,17 +123,14 @@ class ModuleWriter {
   // Decides which names the layers pass on: streams, and indexed names that one function sets and
   // another reads.
   void FindCarried() {
-    carried_ = code_.begin().dicts_read;
-    carried_.insert(code_.end().dicts_read.begin(), code_.end().dicts_read.end());
+    carried_ = IndexedNames(code_.begin().reads);
+    carried_.merge(IndexedNames(code_.end().reads));
+    for (const PythonFunction& layer : code_.layers()) carried_.merge(IndexedNames(layer.reads));
     for (const PythonFunction& layer : code_.layers()) {
-      carried_.insert(layer.dicts_read.begin(), layer.dicts_read.end());
-    }
-    for (const PythonFunction& layer : code_.layers()) {
-      given_.insert(layer.reads.begin(), layer.reads.end());
-      given_.insert(layer.dicts_read.begin(), layer.dicts_read.end());
-      returned_.insert(layer.sets.begin(), layer.sets.end());
-      for (const std::string& base : layer.dicts_set) {
-        if (carried_.count(base) > 0) returned_.insert(base);
+      for (const std::string& name : layer.reads) given_.insert(name.substr(0, name.find('[')));
+      for (const std::string& name : layer.sets) {
+        const std::string base = name.substr(0, name.find('['));
+        if (base == name || carried_.count(base) > 0) returned_.insert(base);
       }
     }
     given_.insert(returned_.begin(), returned_.end());
@@ -176,9 +172,8 @@ class ModuleWriter {
 
   // Returns the indexed names that only this function has.
   std::set<std::string> OwnDicts(const PythonFunction& function) const {
-    std::set<std::string> own;
-    std::set_difference(function.dicts_set.begin(), function.dicts_set.end(), carried_.begin(),
-                        carried_.end(), std::inserter(own, own.end()));
+    std::set<std::string> own = IndexedNames(function.sets);
+    for (const std::string& carried : carried_) own.erase(carried);
     return own;
   }
 
@@ -191,7 +186,7 @@ class ModuleWriter {
       }
       code.init = InitLines(layer.members);
       code.forward = absl::StrCat("def forward(self, x", AfterCommas(given_, layer), "):");
-      for (const std::string& base : layer.dicts_set) {
+      for (const std::string& base : IndexedNames(layer.sets)) {
         const std::string python = CodeWriter::PythonName(layer, base);
         if (carried_.count(base) > 0) {
           code.body.push_back(absl::StrCat(python, " = dict(", python, ")"));

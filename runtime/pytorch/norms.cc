@@ -4,9 +4,10 @@
 #include <variant>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
 #include "runtime/pytorch/code.h"
@@ -43,12 +44,11 @@ std::string NormClassName(const NormPlugin& plugin) {
     return text.substr(at + 6, text.find('(', at) - at - 6);
   }
   std::string name;
-  bool begins = true;
-  for (const char c : plugin.id()) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
-      name += begins ? absl::ascii_toupper(static_cast<unsigned char>(c)) : c;
-    }
-    begins = !absl::ascii_isalnum(static_cast<unsigned char>(c));
+  const std::vector<std::string> words =
+      absl::StrSplit(plugin.id(), absl::ByAnyChar("._-"), absl::SkipEmpty());
+  for (const std::string& word : words) {
+    name += absl::ascii_toupper(static_cast<unsigned char>(word[0]));
+    name += word.substr(1);
   }
   return name;
 }
@@ -74,23 +74,24 @@ absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& 
 std::string NormClassText(const NormInstance& instance) {
   const NormPlugin& plugin = instance.plugin();
   if (std::string text = ShippedClass(plugin); !text.empty()) return text;
-  std::string attrs;
-  for (const NormAttrSpec& attr : plugin.attrs()) absl::StrAppend(&attrs, ", ", attr.name, "=None");
-  std::string text =
-      absl::StrCat("class ", NormClassName(plugin), "(nn.Module):\n    \"\"\"", plugin.id(),
-                   ", a plugin: write its equation in forward.\"\"\"\n\n    def __init__(self, dim",
-                   attrs, "):\n        super().__init__()\n");
+  std::vector<std::string> arguments = {"self", "dim"};
+  for (const NormAttrSpec& attr : plugin.attrs()) arguments.push_back(attr.name + "=None");
+  std::string parameters;
   for (const NormParam& param : instance.params()) {
     std::vector<std::string> dims;
     for (const int64_t size : param.dims) {
       dims.push_back(size == instance.dim() ? "dim" : absl::StrCat(size));
     }
-    absl::StrAppend(&text, "        self.", param.name, " = nn.Parameter(torch.empty(",
-                    absl::StrJoin(dims, ", "), dims.empty() ? "()" : "", "))  # ", param.doc, "\n");
+    absl::StrAppend(&parameters, "self.", param.name, " = nn.Parameter(torch.empty((",
+                    absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)))  # " : ")))  # ", param.doc,
+                    "\n");
   }
-  return absl::StrCat(text, "\n    def forward(self, x", instance.two_inputs() ? ", x2" : "",
-                      "):\n        raise NotImplementedError(\"", plugin.id(),
-                      ": write the norm's equation here\")\n");
+  const std::string text = absl::StrReplaceAll(ShippedCode("helpers/norm_plugin"),
+                                               {{"NAME", NormClassName(plugin)},
+                                                {"ID", plugin.id()},
+                                                {"ARGUMENTS", absl::StrJoin(arguments, ", ")},
+                                                {"INPUTS", instance.two_inputs() ? "x, x2" : "x"}});
+  return FillIn(text, {{"parameters", parameters}});
 }
 
 }  // namespace plumb

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sublayers of CodeWriter: a class for each kind, whose forward has the statements at its points.
-#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,22 +23,17 @@ namespace {
 absl::StatusOr<std::string> RopeArguments(const PositionSpec& positions, const SublayerSite& site) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<Attrs> attrs, RopeAttrs(positions, site));
   if (!attrs.has_value()) return std::string();
-  const double base = attrs->GetDouble("theta");
-  std::string code = absl::StrCat("base=", MarkNumber("base", base));
-  int64_t dims = attrs->GetInt("head_dim");
+  std::string code = absl::StrCat("base=", MarkNumber("base", attrs->GetDouble("theta")));
   if (attrs->Has("dims")) {
-    dims = attrs->GetInt("dims");
-    absl::StrAppend(&code, ", dims=", MarkNumber("dims", dims));
+    absl::StrAppend(&code, ", dims=", MarkNumber("dims", attrs->GetInt("dims")));
   }
   if (positions.rope_interleaved) absl::StrAppend(&code, ", interleaved=True");
   if (!attrs->Has("scaling")) return code;
-  std::vector<std::string> divisors;
+  std::vector<std::string> frequencies;
   for (const double frequency : RopeFrequencies(*attrs)) {
-    const double pair = static_cast<double>(divisors.size());
-    const double unscaled = std::pow(base, -2 * pair / static_cast<double>(dims));
-    divisors.push_back(MarkNumber("divisor", unscaled / frequency));
+    frequencies.push_back(MarkNumber("frequency", frequency));
   }
-  absl::StrAppend(&code, ", divisors=(", absl::StrJoin(divisors, ", "), ",)");
+  absl::StrAppend(&code, ", frequencies=(", absl::StrJoin(frequencies, ", "), ",)");
   if (attrs->Has("magnitude") && attrs->GetDouble("magnitude") != 1) {
     absl::StrAppend(&code, ", magnitude=", MarkNumber("magnitude", attrs->GetDouble("magnitude")));
   }
@@ -54,31 +48,28 @@ class SublayerWriter {
   SublayerWriter(CodeWriter* writer, const SublayerSite& site, AtPoint at_point)
       : w_(*writer), site_(site), at_point_(at_point), d_model_(w_.model_.dims.d_model) {}
 
-  // Writes forward for inputs x, or x, x_k and x_v, and returns the code of its result.
-  std::string Write(const std::vector<std::string>& inputs) {
+  struct Result {
+    const char* of_class;
+    std::string code;
+  };
+  // Writes forward for inputs x, or x, x_k and x_v, and returns its class and result.
+  Result Write(const std::vector<std::string>& inputs) {
     const Value x{inputs.front(), d_model_};
     switch (site_.spec->kind) {
       case SublayerSpec::Kind::kAttention:
-        return inputs.size() == 1 ? Attention(x, x, x)
-                                  : Attention(x, {inputs[1], d_model_}, {inputs[2], d_model_});
+        return {"Attention", inputs.size() == 1
+                                 ? Attention(x, x, x)
+                                 : Attention(x, {inputs[1], d_model_}, {inputs[2], d_model_})};
       case SublayerSpec::Kind::kLinearAttention:
-        return LinearAttention(x);
+        return {"LinearAttention", LinearAttention(x)};
       case SublayerSpec::Kind::kExperts:
-        return Experts(x);
+        return {"Experts", Experts(x)};
       case SublayerSpec::Kind::kMlp:
       case SublayerSpec::Kind::kConv:
         break;
     }
-    return TokenMlp(site_.spec->mlp, "mlp", "", x,
-                    OrFail(EvaluateMlpWidth(site_.spec->mlp, site_.scope)))
-        .code;
-  }
-
-  static const char* ClassName(const SublayerSpec& spec) {
-    return spec.kind == SublayerSpec::Kind::kAttention         ? "Attention"
-           : spec.kind == SublayerSpec::Kind::kLinearAttention ? "LinearAttention"
-           : spec.kind == SublayerSpec::Kind::kExperts         ? "Experts"
-                                                               : "MLP";
+    const MlpSpec& mlp = site_.spec->mlp;
+    return {"MLP", TokenMlp(mlp, "mlp", "", x, OrFail(EvaluateMlpWidth(mlp, site_.scope))).code};
   }
 
  private:
@@ -364,38 +355,36 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   for (size_t i = inputs.size(); i-- > 0;) inner.aliases[inputs[i]] = parameters[i];
   PythonFunction* const outer = std::exchange(function_, &inner);
   ++functions_;
-  const std::string returned = SublayerWriter(this, site, at_point).Write(parameters);
+  const auto [of_class, result] = SublayerWriter(this, site, at_point).Write(parameters);
   function_ = outer;
   ++functions_;
   PLUMB_RETURN_IF_ERROR(status_);
   // The last line becomes the return, unless statements follow it.
   absl::string_view last = inner.lines.back();
-  if (absl::ConsumePrefix(&last, returned + " = ")) {
+  if (absl::ConsumePrefix(&last, result + " = ")) {
     inner.lines.back() = absl::StrCat("return ", last);
   } else {
-    inner.lines.push_back(absl::StrCat("return ", returned));
+    inner.lines.push_back(absl::StrCat("return ", result));
   }
 
   // Names from outside that the sublayer uses are arguments.
   for (size_t i = 0; i < inputs.size(); ++i) arguments.push_back(absl::StrCat("$", i));
-  std::set<std::string> outside = inner.reads;
-  outside.insert(inner.dicts_read.begin(), inner.dicts_read.end());
-  outside.insert(inner.dicts_set.begin(), inner.dicts_set.end());
+  std::set<std::string> outside = IndexedNames(inner.sets);
+  for (const std::string& name : inner.reads) {
+    outer->Read(name);
+    outside.insert(name.substr(0, name.find('[')));
+  }
+  outer->sets.insert(inner.sets.begin(), inner.sets.end());
   for (const std::string& name : outside) {
     parameters.push_back(PythonName(inner, name));
     arguments.push_back(PythonName(*outer, name));
   }
-  for (const std::string& name : inner.reads) ReadOutside(outer, name);
-  outer->dicts_read.insert(inner.dicts_read.begin(), inner.dicts_read.end());
-  outer->dicts_set.insert(inner.dicts_set.begin(), inner.dicts_set.end());
-  outer->keys_set.insert(inner.keys_set.begin(), inner.keys_set.end());
 
   ClassCode code;
   code.init = InitLines(inner.members);
   code.forward = absl::StrCat("def forward(self, ", absl::StrJoin(parameters, ", "), "):");
   code.body = inner.lines;
-  const std::string module = UseMember(
-      site.name, "", classes_.Add(SublayerWriter::ClassName(*site.spec), std::move(code)));
+  const std::string module = UseMember(site.name, "", classes_.Add(of_class, std::move(code)));
   return AddCode(absl::StrCat(module, "(", absl::StrJoin(arguments, ", "), ")"),
                  {inputs.begin(), inputs.end()}, "output", d_model);
 }

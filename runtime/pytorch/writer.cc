@@ -20,8 +20,7 @@ namespace plumb {
 namespace {
 
 // Candidates for the variables of loops, over terms and over targets.
-std::vector<std::string> TermVariables() { return {"k", "j", "i", "m", "n"}; }
-std::vector<std::string> TargetVariables() { return {"i", "j", "k", "m", "n"}; }
+constexpr absl::string_view kTermVariables = "kjimn", kTargetVariables = "ijkmn";
 
 constexpr absl::string_view kKeywords =
     " and as assert async await break class continue def del elif else except False finally for "
@@ -30,7 +29,7 @@ constexpr absl::string_view kKeywords =
 // Names that model.py has for something else.
 constexpr absl::string_view kModuleNames =
     " torch nn F math self ids layer targets loss rows sum range dict enumerate rope drop_path "
-    "concat route share alibi visible Config positions ";
+    "concat softmax route share alibi visible Config positions ";
 // Names that the code of a sublayer has for something else.
 constexpr absl::string_view kSublayerNames =
     " x x_k x_v q k v q_rot k_rot context o gate up hidden down mask scores decay decays beta sink "
@@ -93,8 +92,8 @@ constexpr FunctionCode kFunctions[] = {
     {"part", "@0.chunk(#1, -1)[#0]", 3, "", "index", "parts"},
     {"slice", "@0[..., #0:#1]", 3, "", "first", "last"},
     {"shift", "F.pad($0, (0, 0, #0, 0))[:, :x.shape[1]]", 3, "", "tokens"},
-    {"concat", "concat", 3, "joined"},
-    {"softmax", "softmax", 3, "weights"}};
+    {"concat", "concat(*)", 3, "joined"},
+    {"softmax", "softmax(*)", 3, "weights"}};
 
 const FunctionCode* FindFunction(absl::string_view name) {
   const auto* const at = std::find_if(std::begin(kFunctions), std::end(kFunctions),
@@ -106,9 +105,9 @@ absl::Status Unsupported(absl::string_view what) {
   return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what));
 }
 
-bool IsNumber(absl::string_view text) {
+std::optional<int64_t> ToNumber(absl::string_view text) {
   int64_t value;
-  return absl::SimpleAtoi(text, &value);
+  return absl::SimpleAtoi(text, &value) ? std::optional(value) : std::nullopt;
 }
 
 std::string Index(int64_t index) { return MarkNumber("index", index); }
@@ -118,8 +117,7 @@ std::pair<std::string, std::string> SplitIndex(const std::string& name) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('[', 1));
   std::vector<std::string> indices;
   for (const absl::string_view part : absl::StrSplit(parts.second, absl::ByAnyChar(", ]"))) {
-    int64_t value;
-    if (absl::SimpleAtoi(part, &value)) indices.push_back(Index(value));
+    if (const auto index = ToNumber(part)) indices.push_back(Index(*index));
   }
   return {parts.first, absl::StrJoin(indices, ", ")};
 }
@@ -135,12 +133,8 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
 std::string PathCode(const std::string& path) {
   std::string code = "self";
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
-    int64_t index;
-    if (absl::SimpleAtoi(part, &index)) {
-      absl::StrAppend(&code, "[", Index(index), "]");
-    } else {
-      absl::StrAppend(&code, ".", part);
-    }
+    const auto index = ToNumber(part);
+    absl::StrAppend(&code, index ? absl::StrCat("[", Index(*index), "]") : absl::StrCat(".", part));
   }
   return code;
 }
@@ -167,7 +161,7 @@ std::string ParameterCode(const std::vector<std::string>& dims) {
 std::string ModuleList(const std::vector<std::string>& items, const std::string& count) {
   const bool equal = std::all_of(items.begin(), items.end(),
                                  [&](const std::string& item) { return item == items[0]; });
-  if (equal && items.size() > 1) {
+  if (equal) {
     return absl::Substitute("nn.ModuleList($0 for _ in range($1))", items[0], count);
   }
   return absl::StrCat("nn.ModuleList([\n    ", absl::StrJoin(items, ",\n    "), ",\n])");
@@ -178,15 +172,14 @@ std::vector<std::string> InitLines(const std::vector<Member>& members) {
   std::map<std::string, std::vector<std::string>> lists;  // items of lists of modules
   for (const Member& member : members) {
     const auto [parent, leaf] = SplitPath(member.path);
-    int64_t index;
-    if (!absl::SimpleAtoi(leaf, &index)) {
+    if (const auto index = ToNumber(leaf)) {
+      // Modules of a list are numbered from 0; an identity fills a gap.
+      std::vector<std::string>& items = lists[parent];
+      items.resize(std::max(items.size(), static_cast<size_t>(*index) + 1), "nn.Identity()");
+      items[static_cast<size_t>(*index)] = member.make;
+    } else {
       makes[member.path] = member.make;
-      continue;
     }
-    // Modules of a list are numbered from 0; an identity fills a gap.
-    std::vector<std::string>& items = lists[parent];
-    items.resize(std::max(items.size(), static_cast<size_t>(index) + 1), "nn.Identity()");
-    items[static_cast<size_t>(index)] = member.make;
   }
   for (const auto& [path, items] : lists) {
     makes[path] = ModuleList(items, MarkNumber("count", static_cast<int64_t>(items.size())));
@@ -203,15 +196,23 @@ std::vector<std::string> InitLines(const std::vector<Member>& members) {
   };
   for (const Member& member : members) {
     const auto [parent, leaf] = SplitPath(member.path);
-    add(IsNumber(leaf) ? parent : member.path);
+    add(ToNumber(leaf) ? parent : member.path);
   }
   return lines;
 }
 
 std::string DictCode(const std::vector<std::string>& items) {
-  const auto loop = items.size() == 1 ? std::nullopt : RollUp(items, TargetVariables());
-  return absl::StrCat(
-      "{", loop ? absl::StrCat(loop->body, " ", loop->header) : absl::StrJoin(items, ", "), "}");
+  const auto loop = RollUp(items, kTargetVariables);
+  return absl::StrCat("{", loop ? *loop : absl::StrJoin(items, ", "), "}");
+}
+
+std::set<std::string> IndexedNames(const std::set<std::string>& names) {
+  std::set<std::string> indexed;
+  for (const std::string& name : names) {
+    const auto [base, index] = SplitIndex(name);
+    if (!index.empty()) indexed.insert(base);
+  }
+  return indexed;
 }
 
 CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
@@ -293,6 +294,7 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
     if (width > 1) f = "dot of groups";
   }
   if ((f == "max" || f == "min") && operands.size() == 2) f += "imum";
+  if (f == "concat" || f == "softmax") helpers_.insert(f);
   if (f == "softmax") width *= static_cast<int64_t>(operands.size());
   if (f == "concat") {
     width = 0;
@@ -323,16 +325,14 @@ TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
 
 TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
   // A table per layer is "embedding.ve.0" and is read as ve[1].
-  int64_t layer = 0;
-  const bool per_layer = absl::SimpleAtoi(SplitPath(site.name).second, &layer);
+  const auto layer = ToNumber(SplitPath(site.name).second);
   PythonFunction* const reader = std::exchange(function_, &begin_);
   const std::string table = UseMember(
       site.name,
       absl::StrCat("nn.Embedding(config.vocab_size, ", MarkNumber("width", site.width), ")"));
   function_ = reader;
-  if (per_layer) ++layer;
-  tables_[site.table][layer] = absl::StrCat(table, "(ids)");
-  const std::string name = per_layer ? absl::StrCat(site.table, "[", layer, "]") : site.table;
+  tables_[site.table][layer ? *layer + 1 : 0] = absl::StrCat(table, "(ids)");
+  const std::string name = layer ? absl::StrCat(site.table, "[", *layer + 1, "]") : site.table;
   return AddName(name, name, site.width);
 }
 
@@ -340,7 +340,7 @@ TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
 
 absl::Status CodeWriter::CheckMember(const std::string& name, const std::string& path) const {
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
-    if (absl::ascii_isdigit(static_cast<unsigned char>(part[0])) && !IsNumber(part)) {
+    if (absl::ascii_isdigit(static_cast<unsigned char>(part[0])) && !ToNumber(part)) {
       return Unsupported(absl::StrCat(name, ": a name with an index that is called twice is not ",
                                       "covered; give each call an index of its own"));
     }
@@ -351,7 +351,7 @@ absl::Status CodeWriter::CheckMember(const std::string& name, const std::string&
   }
   const auto is_item_of = [](const std::string& item, const std::string& list) {
     const auto [parent, leaf] = SplitPath(item);
-    return parent == list && IsNumber(leaf);
+    return parent == list && ToNumber(leaf);
   };
   for (const Member& member : function_->members) {
     if (is_item_of(path, member.path) || is_item_of(member.path, path)) {
@@ -428,15 +428,6 @@ absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
 
 // -- Rendering
 
-void CodeWriter::ReadOutside(PythonFunction* function, const std::string& name) {
-  const auto [base, index] = SplitIndex(name);
-  if (index.empty()) {
-    if (function->sets.count(name) == 0) function->reads.insert(name);
-  } else if (function->keys_set.count(name) == 0) {
-    function->dicts_read.insert(base);
-  }
-}
-
 std::string CodeWriter::PythonName(const PythonFunction& function, const std::string& name) {
   if (function.is_sublayer && name == "x") return "residual";
   if (IsPythonName(name)) return name + "_";
@@ -450,7 +441,7 @@ CodeWriter::Code CodeWriter::RenderName(const Node& name) {
   }
   const bool is_local = absl::StrContains(name.key, ':');
   if (is_local) return {name.code, 3};
-  ReadOutside(function_, name.code);
+  function_->Read(name.code);
   const auto [base, index] = SplitIndex(name.code);
   const std::string python = PythonName(*function_, base);
   return {index.empty() ? python : absl::StrCat(python, "[", index, "]"), 3};
@@ -485,10 +476,10 @@ CodeWriter::Code CodeWriter::RenderCombine(const Node& sum) {
     for (size_t k = i; k < sum.operands.size() && sum.coefficients[k] == 1; ++k) {
       alike.push_back(Widened(sum.operands[k], sum.width, 1));
     }
-    std::optional<Loop> loop;
-    while (alike.size() > 1 && !(loop = RollUp(alike, TermVariables()))) alike.pop_back();
+    std::optional<std::string> loop;
+    while (alike.size() > 1 && !(loop = RollUp(alike, kTermVariables))) alike.pop_back();
     if (loop) {
-      add(1, absl::StrCat("sum(", loop->body, " ", loop->header, ")"));
+      add(1, absl::StrCat("sum(", *loop, ")"));
       i += alike.size();
       continue;
     }
@@ -514,24 +505,15 @@ CodeWriter::Code CodeWriter::RenderMultiply(const Node& product) {
           1};
 }
 
-std::string CodeWriter::RenderList(absl::Span<const TensorHandle> operands) {
+std::string CodeWriter::RenderList(const Node& call) {
+  // The operands of concat have widths of their own.
+  const int64_t width = call.code == "softmax(*)" ? MaxWidth(call.operands) : 1;
   std::vector<std::string> items;
-  for (const TensorHandle id : operands) items.push_back(Render(id).text);
-  const auto loop = items.size() > 1 ? RollUp(items, TermVariables()) : std::nullopt;
-  return loop ? absl::StrCat("*[", loop->body, " ", loop->header, "]") : absl::StrJoin(items, ", ");
-}
-
-CodeWriter::Code CodeWriter::RenderSoftmax(const Node& weights) {
-  const std::vector<TensorHandle>& scores = weights.operands;
-  if (weights.width == static_cast<int64_t>(scores.size())) {
-    helpers_.insert("concat");
-    return {absl::StrCat("torch.softmax(concat(", RenderList(scores), "), -1)"), 3};
+  for (const TensorHandle id : call.operands) {
+    items.push_back(Widened(id, std::max(width, node(id).width), 0));
   }
-  std::vector<std::string> wide;
-  for (const TensorHandle score : scores) wide.push_back(Widened(score, MaxWidth(scores), 0));
-  return {absl::StrCat("torch.softmax(torch.stack(torch.broadcast_tensors(",
-                       absl::StrJoin(wide, ", "), "), -2), -2).flatten(-2)"),
-          3};
+  const auto loop = RollUp(items, kTermVariables);
+  return loop ? absl::StrCat("*[", *loop, "]") : absl::StrJoin(items, ", ");
 }
 
 CodeWriter::Code CodeWriter::Render(TensorHandle id) {
@@ -543,10 +525,8 @@ CodeWriter::Code CodeWriter::Render(TensorHandle id) {
   if (made.kind == Node::Kind::kName) return RenderName(made);
   if (made.kind == Node::Kind::kCombine) return RenderCombine(made);
   if (made.kind == Node::Kind::kMultiply) return RenderMultiply(made);
-  if (made.code == "softmax") return RenderSoftmax(made);
-  if (made.code == "concat") {
-    helpers_.insert("concat");
-    return {absl::StrCat("concat(", RenderList(made.operands), ")"), 3};
+  if (absl::EndsWith(made.code, "(*)")) {
+    return {absl::StrReplaceAll(made.code, {{"*", RenderList(made)}}), 3};
   }
   std::vector<std::pair<std::string, std::string>> operands;
   for (size_t i = 0; i < made.operands.size(); ++i) {
@@ -643,13 +623,7 @@ void CodeWriter::Flush() {
   }
   for (const Assignment& each : group) {
     ++current_[each.key];
-    const auto [base, index] = SplitIndex(each.name);
-    if (!index.empty()) {
-      function_->dicts_set.insert(base);
-      function_->keys_set.insert(each.name);
-    } else {
-      (is_local(each) ? function_->own : function_->sets).insert(each.name);
-    }
+    (is_local(each) ? function_->own : function_->sets).insert(each.name);
   }
 }
 

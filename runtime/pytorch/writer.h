@@ -34,16 +34,17 @@ struct PythonFunction {
   std::string owner;  // prefix of the names of the module's parameters; "": the model
   std::vector<std::string> lines;
   std::vector<Member> members;
-  std::set<std::string> reads;       // names from outside that it reads: "e", "h", "step"
-  std::set<std::string> sets;        // streams that it sets
-  std::set<std::string> dicts_read;  // indexed names of which it reads values set outside
-  std::set<std::string> dicts_set;
-  std::set<std::string> keys_set;  // "h[3]"
-  std::set<std::string> own;       // names that it defines itself
+  std::set<std::string> reads;  // names from outside that it reads: "e", "h[3]", "step"
+  std::set<std::string> sets;   // streams and indexed names that it sets: "x", "h[3]"
+  std::set<std::string> own;    // other names that it sets
   std::map<TensorHandle, std::string> aliases;
   std::string indent;  // of further lines
   std::string point;   // name of the point's tensor, in statements inside a sublayer
   bool is_sublayer = false;
+
+  void Read(const std::string& name) {
+    if (sets.count(name) == 0) reads.insert(name);
+  }
 };
 
 class CodeWriter : public FormulaBackend {
@@ -124,9 +125,8 @@ class CodeWriter : public FormulaBackend {
   Code RenderName(const Node& node);
   Code RenderCombine(const Node& node);
   Code RenderMultiply(const Node& node);
-  Code RenderSoftmax(const Node& node);
-  // Returns "a, b", or "*[.. for k in range(..)]".
-  std::string RenderList(absl::Span<const TensorHandle> operands);
+  // Returns the operands as "a, b", or "*[.. for k in range(..)]".
+  std::string RenderList(const Node& call);
   std::string At(TensorHandle id, int level);
   // Returns the operand with its channels repeated to `width`.
   std::string Widened(TensorHandle id, int64_t width, int level);
@@ -149,7 +149,6 @@ class CodeWriter : public FormulaBackend {
                         std::optional<ClassTable::Instance> instance = std::nullopt);
   absl::Status CheckMember(const std::string& name, const std::string& path) const;
   std::string UseConv(const std::string& name, const ConvSpec& spec, int64_t channels);
-  void ReadOutside(PythonFunction* function, const std::string& name);
   void Fail(absl::Status status);
 
   const ResolvedModel& model_;
@@ -169,6 +168,8 @@ class CodeWriter : public FormulaBackend {
   absl::Status status_;
 };
 
+// Returns "h" for "h[3]" and "h[4]", and drops names without an index.
+std::set<std::string> IndexedNames(const std::set<std::string>& names);
 // Returns the code of a function of one tensor: "F.relu(x)". Errors: kUnimplemented.
 absl::StatusOr<std::string> CallCode(const std::string& function, const std::string& x);
 // Returns marked code that makes a projection: "nn.Linear(16, 64, bias=False)".
