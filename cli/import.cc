@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb import and plumb export: convert checkpoints of other programs to plumb's runs and back.
 
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
-#include "runtime/client/recipe.h"
+#include "runtime/client/model.h"
 #include "runtime/convert/export_pytorch.h"
 #include "runtime/convert/export_run.h"
 #include "runtime/convert/import_run.h"
@@ -70,35 +70,41 @@ struct ExportFlags {
   bool json = false;
 };
 
-absl::StatusOr<int> ExportCode(const ExportFlags& flags, HostRuntime* runtime) {
-  if (!flags.family.empty() || flags.request.adapter) {
+absl::Status ExportCode(const ExportFlags& flags, HostRuntime* runtime) {
+  const ExportRequest& request = flags.request;
+  if (!flags.family.empty() || request.adapter) {
     return absl::InvalidArgumentError(
         "--family and --adapter are for checkpoints; drop them, or --format pytorch");
   }
-  PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(flags.settings));
-  if (!settings.train.empty()) {
+  if (!absl::EndsWith(request.run, ".pbtxt")) {
+    if (flags.settings.empty()) return ExportRunAsPyTorch(runtime, request);
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.run, ": --set is for model files; the model of a run is that of its weights"));
+  }
+  if (request.average) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--set train.", settings.train.front().first,
-                     ": this command does not train; set only model.*"));
+        absl::StrCat(request.run, ": a model file has no averaged weights; drop --ema"));
   }
-  const ExportRequest& request = flags.request;
-  PLUMB_RETURN_IF_ERROR(
-      WithWarnings(runtime, ExportPyTorch(runtime, {request.run, std::move(settings.model),
-                                                    request.out, request.average})));
-  if (flags.json) {
-    return ExitOk(PrintJson({{"directory", request.out}, {"format", flags.format}}));
-  }
-  return ExitOk(PrintResult(
-      absl::StrCat("wrote ", request.out, ": model.py for PyTorch, and model.safetensors\n")));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, OpenModel(request.run, flags.settings, runtime));
+  const uint64_t seed = 1;  // that of the default recipe
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model.Init(seed); }));
+  return ExportPyTorch(model, /*recipe=*/"", /*step=*/0, request.out);
 }
 
 absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  if (!flags.format.empty()) return ExportCode(flags, runtime.get());
+  ExportRequest request = flags.request;
+  if (!flags.format.empty()) {
+    PLUMB_RETURN_IF_ERROR(WithWarnings(runtime.get(), ExportCode(flags, runtime.get())));
+    if (flags.json) {
+      return ExitOk(PrintJson({{"directory", request.out}, {"format", flags.format}}));
+    }
+    return ExitOk(PrintResult(
+        absl::StrCat("wrote ", request.out, ": model.py for PyTorch, and model.safetensors\n")));
+  }
   if (!flags.settings.empty()) {
     return absl::InvalidArgumentError("--set is for --format pytorch with a model file");
   }
-  ExportRequest request = flags.request;
   const bool is_file = absl::EndsWith(flags.family, ".pbtxt");
   (is_file ? request.family_file : request.family) = flags.family;
   PLUMB_ASSIGN_OR_RETURN(const ExportReport report,

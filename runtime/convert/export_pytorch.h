@@ -3,25 +3,25 @@
 #ifndef PLUMB_RUNTIME_CONVERT_EXPORT_PYTORCH_H_
 #define PLUMB_RUNTIME_CONVERT_EXPORT_PYTORCH_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/model.h"
+#include "runtime/convert/export_run.h"
 
 namespace plumb {
 
-struct PyTorchRequest {
-  std::string source;    // a model file, a run, or one of its checkpoints
-  Overrides settings;    // of the model's fields; for a model file only
-  std::string out;       // new, or an empty directory
-  bool average = false;  // exports the average of a run's weights (ema_decay)
-};
+// Writes model.py and model.safetensors into the directory `out`, which is new or empty, completely
+// or not at all. `recipe` is the text of the recipe whose weight decay and rates parameter_groups()
+// has, "": the default; `step` that of the weights. Errors: kUnimplemented with the name of a part
+// of the model that the code does not cover.
+absl::Status ExportPyTorch(const api::Model& model, const std::string& recipe, int64_t step,
+                           const std::string& out);
 
-// Writes model.py and model.safetensors, completely or not at all. The weights of a model file are
-// drawn as `plumb train` draws them with seed 1. Errors: kUnimplemented with the name of a part of
-// the model that the code does not cover.
-absl::Status ExportPyTorch(HostRuntime* runtime, const PyTorchRequest& request);
+// Does so for a run and its recipe. Requires: no family, no adapter.
+absl::Status ExportRunAsPyTorch(HostRuntime* runtime, const ExportRequest& request);
 
 }  // namespace plumb
 
