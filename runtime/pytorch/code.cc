@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/text_format.h"
+#include "runtime/pytorch/norms.h"
 
 namespace plumb {
 namespace {
@@ -78,16 +79,6 @@ std::string Linear(const std::string& variable, int64_t step, int64_t offset) {
   if (offset == 0) return text;
   return absl::StrCat(text, offset < 0 ? " - " : " + ", MarkNumber("offset", std::abs(offset)));
 }
-
-constexpr char kClass[] = R"(class NAME(nn.Module):
-    # <doc>
-    def __init__(ARGUMENTS):
-        super().__init__()
-        # <init>
-
-    FORWARD
-        # <forward>
-)";
 
 // Returns all lines that have numbers as one text.
 std::string Joined(const ClassCode& code) {
@@ -268,7 +259,8 @@ void ClassTable::Print(const std::string& base, std::vector<std::string>* classe
     body = resolve(code.body, "self.");
     const std::string doc = code.doc.empty() ? "" : absl::StrCat("\"\"\"", code.doc, "\"\"\"\n\n");
     const std::string text = absl::StrReplaceAll(
-        kClass, {{"NAME", of.name}, {"ARGUMENTS", parameters}, {"FORWARD", code.forward}});
+        ShippedCode("helpers/module_class"),
+        {{"NAME", of.name}, {"ARGUMENTS", parameters}, {"SIGNATURE", code.forward}});
     classes->push_back(
         FillIn(text, {{"doc", doc}, {"init", absl::StrCat(kept, init)}, {"forward", body}}));
   }

@@ -202,17 +202,11 @@ class ModuleWriter {
 
   std::string Sizes() const {
     const ModelDims& d = model_.dims;
-    const std::pair<const char*, int64_t> sizes[] = {{"n_layer", d.n_layer},
-                                                     {"n_head", d.n_head},
-                                                     {"n_kv_head", d.n_kv_head},
-                                                     {"d_model", d.d_model},
-                                                     {"d_ff", d.d_ff},
-                                                     {"head_dim", d.head_dim},
-                                                     {"vocab_size", d.vocab_size},
-                                                     {"context_length", d.context_length}};
-    std::string text;
-    for (const auto& [name, size] : sizes) absl::StrAppend(&text, name, ": int = ", size, "\n");
-    return text;
+    return absl::Substitute(
+        "n_layer: int = $0\nn_head: int = $1\nn_kv_head: int = $2\nd_model: int = $3\n"
+        "d_ff: int = $4\nhead_dim: int = $5\nvocab_size: int = $6\ncontext_length: int = $7\n",
+        d.n_layer, d.n_head, d.n_kv_head, d.d_model, d.d_ff, d.head_dim, d.vocab_size,
+        d.context_length);
   }
 
   std::string Classes() const {
@@ -275,17 +269,7 @@ class ModuleWriter {
     };
     std::set<std::string> made = OwnDicts(begin);
     made.insert(carried_.begin(), carried_.end());
-    for (const auto& [table, reads] : code_.tables()) {
-      std::vector<std::string> items;
-      for (const auto& [layer, rows] : reads) {
-        const std::string key = layer == 0 ? "" : absl::StrCat(MarkNumber("index", layer), ": ");
-        items.push_back(absl::StrCat(key, rows));
-      }
-      const std::string python = CodeWriter::PythonName(begin, table);
-      const bool per_layer = reads.begin()->first > 0;
-      add({absl::StrCat(python, " = ", per_layer ? DictCode(items) : items[0])});
-      made.erase(table);
-    }
+    for (const TokenTable& table : model_.token_tables) made.erase(table.name);
     if (given_.count("step") + begin.reads.count("step") + end.reads.count("step") > 0) {
       add({"step = self.step"});
     }
@@ -307,11 +291,7 @@ class ModuleWriter {
                       " * rows.logsumexp(-1)[targets >= 0].square().mean()\n");
     }
     if (code_.helpers().count("balance_loss") > 0) {
-      text +=
-          "if self.training:\n"
-          "    experts = [module for module in self.modules() if hasattr(module, "
-          "\"balance_loss\")]\n"
-          "    loss = loss + sum(module.balance_loss for module in experts)\n";
+      text += "if self.training:\n    loss = loss + balance_losses(self)\n";
     }
     return text;
   }

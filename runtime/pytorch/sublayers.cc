@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/strings/substitute.h"
 #include "runtime/base/status.h"
 #include "runtime/model/sublayers.h"
 #include "runtime/ops/rope.h"
@@ -154,23 +155,14 @@ class SublayerWriter {
     const AttentionNumbers numbers = OrFail(EvaluateAttention(spec, site_.scope));
     const double alibi = OrFail(EvaluateAlibi(w_.model_.positions, site_.scope));
     const std::string scale = MarkNumber("scale", numbers.scale);
-    const auto split = [&](const char* name, const std::string& x, int64_t heads) {
-      std::string line = absl::StrCat(name, " = ", x, ".unflatten(-1, (",
-                                      MarkNumber(heads == d.n_head ? "n_head" : "n_kv_head", heads),
-                                      ", -1)).transpose(1, 2)");
-      if (heads != d.n_head) {
-        absl::StrAppend(&line, ".repeat_interleave(", MarkNumber("group", d.n_head / heads),
-                        ", 1)");
-      }
-      Line(line);
-    };
-    split("q", q, d.n_head);
-    split("k", k, d.n_kv_head);
-    if (v == k) {
-      Line("v = k");
-    } else {
-      split("v", v, d.n_kv_head);
-    }
+    const std::string group = MarkNumber("group", d.n_head / d.n_kv_head);
+    const std::string kv_heads =
+        absl::StrCat(MarkNumber("n_kv_head", d.n_kv_head),
+                     d.n_kv_head < d.n_head ? absl::StrCat(", group=", group) : "");
+    w_.helpers_.insert("heads");
+    Line(absl::Substitute("q = heads($0, $1)", q, MarkNumber("n_head", d.n_head)));
+    Line(absl::Substitute("k = heads($0, $1)", k, kv_heads));
+    Line(v == k ? "v = k" : absl::Substitute("v = heads($0, $1)", v, kv_heads));
     const bool is_plain = numbers.score_cap == 0 && !spec.sinks && decay.empty() && alibi == 0;
     const std::string merge = ".transpose(1, 2).flatten(2)";
     // 0 is no window, so that layers with and without one can have one class.

@@ -28,7 +28,8 @@ constexpr absl::string_view kKeywords =
     "yield ";
 // Names that model.py has for something else.
 constexpr absl::string_view kModuleNames =
-    " torch nn F math self ids layer targets loss rows sum range dict enumerate rope drop_path "
+    " torch nn F math self ids layer targets loss rows sum range dict enumerate heads rope "
+    "drop_path "
     "concat softmax route share alibi visible Config positions ";
 // Names that the code of a sublayer has for something else.
 constexpr absl::string_view kSublayerNames =
@@ -327,11 +328,8 @@ TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
   // A table per layer is "embedding.ve.0" and is read as ve[1].
   const auto layer = ToNumber(SplitPath(site.name).second);
   PythonFunction* const reader = std::exchange(function_, &begin_);
-  const std::string table = UseMember(
-      site.name,
-      absl::StrCat("nn.Embedding(config.vocab_size, ", MarkNumber("width", site.width), ")"));
+  UseMember(site.name, absl::StrCat("nn.Embedding(config.vocab_size, ", site.width, ")"));
   function_ = reader;
-  tables_[site.table][layer ? *layer + 1 : 0] = absl::StrCat(table, "(ids)");
   const std::string name = layer ? absl::StrCat(site.table, "[", *layer + 1, "]") : site.table;
   return AddName(name, name, site.width);
 }
@@ -698,6 +696,12 @@ TensorHandle CodeWriter::Embed() {
         "(positions", plus, ")");
   }
   Line(absl::StrCat("x = ", x));
+  for (const TokenTable& table : model_.token_tables) {
+    Line(absl::Substitute(
+        table.per_layer ? "$0 = {i + 1: rows(ids) for i, rows in enumerate(self.embedding.$1)}"
+                        : "$0 = self.embedding.$1(ids)",
+        PythonName(begin_, table.name), table.name));
+  }
   begin_.sets.insert("x");
   return AddName("x", "x", model_.dims.d_model);
 }

@@ -82,8 +82,6 @@ class CodeWriter : public FormulaBackend {
   // Helpers that the code uses, and an instance of each norm, by its id.
   const std::set<std::string>& helpers() const { return helpers_; }
   const std::map<std::string, std::shared_ptr<const NormInstance>>& norms() const { return norms_; }
-  // Code of the rows of extra token tables, by table, and index from 1 of the layer; 0: all layers.
-  const std::map<std::string, std::map<int64_t, std::string>>& tables() const { return tables_; }
   // Returns a formula's name as it is in the function's code.
   static std::string PythonName(const PythonFunction& function, const std::string& name);
 
@@ -163,7 +161,6 @@ class CodeWriter : public FormulaBackend {
   ClassTable classes_;
   std::set<std::string> helpers_;
   std::map<std::string, std::shared_ptr<const NormInstance>> norms_;  // the first of each id
-  std::map<std::string, std::map<int64_t, std::string>> tables_;
   int64_t functions_ = 0;
   absl::Status status_;
 };

@@ -46,6 +46,11 @@ def find_rule(rules, name):
     return by_name.get(name) or by_name[general]
 
 
+def heads(x, n_head, group=1):
+    """Returns [batch, heads, tokens, head_dim], with each head repeated `group` times."""
+    return x.unflatten(-1, (n_head, -1)).transpose(1, 2).repeat_interleave(group, 1)
+
+
 class RMSNorm(nn.Module):
     """y = weight * x / sqrt(mean(x^2) + eps); with unit_offset the gain is 1 + weight."""
 
@@ -75,9 +80,9 @@ class Attention(nn.Module):
         q = self.q(x)
         k = self.k(x)
         v = self.v(x)
-        q = q.unflatten(-1, (4, -1)).transpose(1, 2)
-        k = k.unflatten(-1, (4, -1)).transpose(1, 2)
-        v = v.unflatten(-1, (4, -1)).transpose(1, 2)
+        q = heads(q, 4)
+        k = heads(k, 4)
+        v = heads(v, 4)
         context = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5).transpose(1, 2).flatten(2)
         return self.o(context)
 
