@@ -17,6 +17,7 @@
 #include "runtime/model/sublayers.h"
 #include "runtime/ops/ops.h"
 #include "runtime/spec/interpret.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -56,7 +57,7 @@ class Emitter : public FormulaBackend {
           "sampled "
           "from token by token; it can be trained and evaluated");
     }
-    PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
+    PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EvaluateEmbeddingScale(model_));
     return RunStack(model_, this);
   }
 
@@ -301,14 +302,6 @@ class Emitter : public FormulaBackend {
     if (parts.size() == 1 && coefs[0] == 1) return token;
     return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
                     "embedding");
-  }
-
-  absl::StatusOr<double> EmbeddingScale() const {
-    if (!model_.embedding_scale.has_value()) return 1.0;
-    ScalarScope scope;
-    scope.dims = &model_.dims;
-    scope.placement = model_.layers.front()->placement.get();
-    return EvaluateScalar(*model_.embedding_scale, scope);
   }
 
   ValueId Param(const std::string& name) const { return weights_.Param(name); }

@@ -17,7 +17,7 @@ file(WRITE "${OUTPUT}" "// Made by runtime/pytorch/embed_python.cmake.
 
 namespace plumb {
 
-std::vector<PythonFile> PythonFiles() {
+std::map<std::string, std::string> PythonFiles() {
   return {
 ${entries}  };
 }

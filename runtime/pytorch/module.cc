@@ -44,28 +44,21 @@ std::string Equations(const BlockSpec& block) {
 
 std::string InitRule(const InitSpec& init) {
   const std::string a = NumberCode(init.a), b = NumberCode(init.b);
-  const auto draw = [](const char* name, const std::vector<std::string>& numbers) {
-    return absl::Substitute("lambda p: nn.init.$0_(p, $1)", name, absl::StrJoin(numbers, ", "));
-  };
-  switch (init.kind) {
-    case InitSpec::Kind::kNormal:
-      return draw("normal", {a, b});
-    case InitSpec::Kind::kUniform:
-      return draw("uniform", {a, b});
-    case InitSpec::Kind::kTruncatedNormal:
-      return draw("trunc_normal", {a, b, NumberCode(init.a - init.cut * init.b),
-                                   NumberCode(init.a + init.cut * init.b)});
-    case InitSpec::Kind::kTable: {
-      std::vector<std::string> values;
-      for (const double value : init.table) values.push_back(NumberCode(value));
-      return absl::Substitute("lambda p: p.view($0, -1).copy_(torch.tensor([$1])[:, None])",
-                              values.size(), absl::StrJoin(values, ", "));
-    }
-    case InitSpec::Kind::kConstant:
-    case InitSpec::Kind::kFill:
-      break;
+  if (init.kind == InitSpec::Kind::kTable) {
+    std::vector<std::string> values;
+    for (const double value : init.table) values.push_back(NumberCode(value));
+    return absl::Substitute("lambda p: p.view($0, -1).copy_(torch.tensor([$1])[:, None])",
+                            values.size(), absl::StrJoin(values, ", "));
   }
-  return draw("constant", {a});
+  std::string draw = absl::Substitute("constant_(p, $0)", a);
+  if (init.kind == InitSpec::Kind::kNormal) draw = absl::Substitute("normal_(p, $0, $1)", a, b);
+  if (init.kind == InitSpec::Kind::kUniform) draw = absl::Substitute("uniform_(p, $0, $1)", a, b);
+  if (init.kind == InitSpec::Kind::kTruncatedNormal) {
+    draw = absl::Substitute("trunc_normal_(p, $0, $1, $2, $3)", a, b,
+                            NumberCode(init.a - init.cut * init.b),
+                            NumberCode(init.a + init.cut * init.b));
+  }
+  return absl::StrCat("lambda p: nn.init.", draw);
 }
 
 std::string UpdateRule(const ParameterUpdate& update) {
@@ -136,16 +129,6 @@ class ModuleWriter {
     given_.insert(returned_.begin(), returned_.end());
     given_.erase("x");
     returned_.erase("x");
-  }
-
-  // Returns names, each after a comma, as they are in a function.
-  static std::string AfterCommas(const std::set<std::string>& names,
-                                 const PythonFunction& function) {
-    std::string text;
-    for (const std::string& name : names) {
-      absl::StrAppend(&text, ", ", CodeWriter::PythonName(function, name));
-    }
-    return text;
   }
 
   // Returns the lines of a function that makes the dictionaries `made` of indexed names.
@@ -307,15 +290,11 @@ class ModuleWriter {
     for (size_t i = 0; i < parameters.size(); ++i) {
       rules_of_name[general(parameters[i].name)].insert(rule_of(i));
     }
-    std::vector<std::pair<std::string, std::vector<std::string>>> rules;
+    std::map<std::string, std::vector<std::string>> rules;
     for (size_t i = 0; i < parameters.size(); ++i) {
       std::string name = general(parameters[i].name);
       if (rules_of_name[name].size() > 1) name = parameters[i].name;
-      const std::string rule = rule_of(i);
-      auto at = std::find_if(rules.begin(), rules.end(),
-                             [&](const auto& each) { return each.first == rule; });
-      if (at == rules.end()) at = rules.insert(rules.end(), {rule, {}});
-      std::vector<std::string>& names = at->second;
+      std::vector<std::string>& names = rules[rule_of(i)];
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
     std::string text;

@@ -2,12 +2,11 @@
 #include "runtime/pytorch/norms.h"
 
 #include <variant>
+#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
 #include "runtime/pytorch/code.h"
@@ -31,26 +30,14 @@ std::string ValueCode(const std::string& name, const NormAttrValue& value) {
 
 }  // namespace
 
-std::string ShippedCode(const std::string& name) {
-  for (const PythonFile& file : PythonFiles()) {
-    if (file.name == name) return file.text;
-  }
-  return "";
-}
+std::string ShippedCode(const std::string& name) { return PythonFiles()[name]; }
 
 std::string NormClassName(const NormPlugin& plugin) {
   const std::string text = ShippedClass(plugin);
   if (const size_t at = text.find("class "); at != std::string::npos) {
     return text.substr(at + 6, text.find('(', at) - at - 6);
   }
-  std::string name;
-  const std::vector<std::string> words =
-      absl::StrSplit(plugin.id(), absl::ByAnyChar("._-"), absl::SkipEmpty());
-  for (const std::string& word : words) {
-    name += absl::ascii_toupper(static_cast<unsigned char>(word[0]));
-    name += word.substr(1);
-  }
-  return name;
+  return absl::StrReplaceAll(plugin.id(), {{".", "_"}, {"-", "_"}});
 }
 
 absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& attrs,

@@ -4,20 +4,17 @@
 #ifndef PLUMB_RUNTIME_PYTORCH_NORMS_H_
 #define PLUMB_RUNTIME_PYTORCH_NORMS_H_
 
+#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
 
-// Text of a file, by its folder and name without ".py": "pytorch/rms_norm" for the norm of this id,
-// "helpers/rope" for a helper.
-struct PythonFile {
-  std::string name, text;
-};
-std::vector<PythonFile> PythonFiles();
+// Returns the texts of the files, by folder and name without ".py": "pytorch/rms_norm" for the norm
+// of this id, "helpers/rope" for a helper.
+std::map<std::string, std::string> PythonFiles();
 
 // Returns the text of a file; "" if there is none.
 std::string ShippedCode(const std::string& name);

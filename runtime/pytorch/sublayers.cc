@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sublayers of CodeWriter: a class for each kind, whose forward has the statements at its points.
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "runtime/model/sublayers.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 #include "runtime/base/status.h"
-#include "runtime/model/sublayers.h"
 #include "runtime/ops/rope.h"
 #include "runtime/pytorch/writer.h"
 #include "runtime/spec/sublayer_numbers.h"
@@ -367,18 +361,16 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
     outside.insert(name.substr(0, name.find('[')));
   }
   outer->sets.insert(inner.sets.begin(), inner.sets.end());
-  for (const std::string& name : outside) {
-    parameters.push_back(PythonName(inner, name));
-    arguments.push_back(PythonName(*outer, name));
-  }
 
   ClassCode code;
   code.init = InitLines(inner.members);
-  code.forward = absl::StrCat("def forward(self, ", absl::StrJoin(parameters, ", "), "):");
+  code.forward = absl::StrCat("def forward(self, ", absl::StrJoin(parameters, ", "),
+                              AfterCommas(outside, inner), "):");
   code.body = inner.lines;
   const std::string module = UseMember(site.name, "", classes_.Add(of_class, std::move(code)));
-  return AddCode(absl::StrCat(module, "(", absl::StrJoin(arguments, ", "), ")"),
-                 {inputs.begin(), inputs.end()}, "output", d_model);
+  return AddCode(
+      absl::StrCat(module, "(", absl::StrJoin(arguments, ", "), AfterCommas(outside, *outer), ")"),
+      {inputs.begin(), inputs.end()}, "output", d_model);
 }
 
 }  // namespace plumb

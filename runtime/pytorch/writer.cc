@@ -15,6 +15,7 @@
 #include "absl/strings/substitute.h"
 #include "runtime/base/status.h"
 #include "runtime/pytorch/norms.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -202,11 +203,6 @@ std::vector<std::string> InitLines(const std::vector<Member>& members) {
   return lines;
 }
 
-std::string DictCode(const std::vector<std::string>& items) {
-  const auto loop = RollUp(items, kTargetVariables);
-  return absl::StrCat("{", loop ? *loop : absl::StrJoin(items, ", "), "}");
-}
-
 std::set<std::string> IndexedNames(const std::set<std::string>& names) {
   std::set<std::string> indexed;
   for (const std::string& name : names) {
@@ -214,6 +210,14 @@ std::set<std::string> IndexedNames(const std::set<std::string>& names) {
     if (!index.empty()) indexed.insert(base);
   }
   return indexed;
+}
+
+std::string AfterCommas(const std::set<std::string>& names, const PythonFunction& function) {
+  std::string text;
+  for (const std::string& name : names) {
+    absl::StrAppend(&text, ", ", CodeWriter::PythonName(function, name));
+  }
+  return text;
 }
 
 CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
@@ -347,12 +351,12 @@ absl::Status CodeWriter::CheckMember(const std::string& name, const std::string&
           "\"", part, "\" is a word of Python or an attribute of torch.nn.Module; rename it"));
     }
   }
-  const auto is_item_of = [](const std::string& item, const std::string& list) {
-    const auto [parent, leaf] = SplitPath(item);
-    return parent == list && ToNumber(leaf);
-  };
+  const auto [parent, leaf] = SplitPath(path);
   for (const Member& member : function_->members) {
-    if (is_item_of(path, member.path) || is_item_of(member.path, path)) {
+    const auto [list, item] = SplitPath(member.path);
+    const bool has_both =
+        (parent == member.path && ToNumber(leaf)) || (list == path && ToNumber(item));
+    if (has_both) {
       return Unsupported(absl::StrCat(name, ": a name that is called both with and without an ",
                                       "index is not covered; give one of them another name"));
     }
@@ -462,12 +466,7 @@ CodeWriter::Code CodeWriter::RenderCombine(const Node& sum) {
     const bool is_first = text.empty();
     absl::StrAppend(&text, sign < 0 ? (is_first ? "-" : " - ") : (is_first ? "" : " + "), term);
   };
-  const auto add_constant = [&] {
-    add(sum.constant, MarkNumber("constant", std::abs(sum.constant)));
-  };
-  const bool constant_first =
-      sum.constant != 0 && (sum.coefficients.empty() || sum.coefficients[0] < 0);
-  if (constant_first) add_constant();
+  if (sum.constant != 0) add(sum.constant, MarkNumber("constant", std::abs(sum.constant)));
   for (size_t i = 0; i < sum.operands.size();) {
     // Terms with factor 1 that differ in indices become sum(.. for k in range(..)).
     std::vector<std::string> alike;
@@ -487,7 +486,6 @@ CodeWriter::Code CodeWriter::RenderCombine(const Node& sum) {
     add(c, absl::StrCat(factor, Widened(sum.operands[i], sum.width, 1)));
     ++i;
   }
-  if (sum.constant != 0 && !constant_first) add_constant();
   const bool is_product = sum.operands.size() == 1 && sum.constant == 0 && sum.coefficients[0] > 0;
   return {text, is_product ? 1 : 0};
 }
@@ -641,7 +639,8 @@ void CodeWriter::WriteIndexed(absl::Span<const Assignment> group) {
     const bool is_tuple = absl::StrContains(index, ',');
     items.push_back(absl::StrCat(is_tuple ? absl::StrCat("(", index, ")") : index, ": ", value));
   }
-  Line(absl::StrCat(python, ".update(", DictCode(items), ")"));
+  const auto loop = RollUp(items, kTargetVariables);
+  Line(absl::StrCat(python, ".update({", loop ? *loop : absl::StrJoin(items, ", "), "})"));
 }
 
 TensorHandle CodeWriter::Let(const std::string& name, const std::string& code, int64_t width) {
@@ -678,14 +677,9 @@ TensorHandle CodeWriter::Embed() {
                                absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)")),
                      "(", x, ")");
   }
-  if (model_.embedding_scale.has_value()) {
-    ScalarScope scope;
-    scope.dims = &model_.dims;
-    scope.placement = model_.layers.front()->placement.get();
-    const absl::StatusOr<double> scale = EvaluateScalar(*model_.embedding_scale, scope);
-    if (!scale.ok()) Fail(scale.status());
-    if (scale.ok() && *scale != 1) x = absl::StrCat(NumberCode(*scale), " * ", x);
-  }
+  const absl::StatusOr<double> scale = EvaluateEmbeddingScale(model_);
+  if (!scale.ok()) Fail(scale.status());
+  if (scale.ok() && *scale != 1) x = absl::StrCat(NumberCode(*scale), " * ", x);
   if (model_.positions.kind == PositionKind::kLearned) {
     const std::string plus = offset == 0 ? "" : absl::StrCat(" + ", offset);
     Line("positions = torch.arange(ids.shape[1], device=ids.device)");

@@ -177,8 +177,8 @@ std::string ParameterCode(const std::vector<std::string>& dims);
 std::vector<std::string> InitLines(const std::vector<Member>& members);
 // Returns the code of a list of modules, which has `count` items.
 std::string ModuleList(const std::vector<std::string>& items, const std::string& count);
-// Returns the code of a dictionary with the items "1: x", ...
-std::string DictCode(const std::vector<std::string>& items);
+// Returns formulas' names, each after a comma, as they are in the function's code.
+std::string AfterCommas(const std::set<std::string>& names, const PythonFunction& function);
 
 }  // namespace plumb
 

@@ -261,6 +261,14 @@ absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const Scalar
   return Positive(positions.alibi_scale, "alibi_scale", 1, scope);
 }
 
+absl::StatusOr<double> EvaluateEmbeddingScale(const ResolvedModel& model) {
+  if (!model.embedding_scale.has_value()) return 1.0;
+  ScalarScope scope;
+  scope.dims = &model.dims;
+  scope.placement = model.layers.front()->placement.get();
+  return EvaluateScalar(*model.embedding_scale, scope);
+}
+
 absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model) {
   int64_t widest = 0;
   PLUMB_RETURN_IF_ERROR(ForEachSublayer(

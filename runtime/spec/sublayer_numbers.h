@@ -78,6 +78,9 @@ int64_t ConvCacheTokens(const ConvSpec& spec, const ModelDims& dims);
 // Returns the factor of the ALiBi slopes, or 0 if the model has no ALiBi.
 absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
 
+// Returns the factor of the tokens' embeddings.
+absl::StatusOr<double> EvaluateEmbeddingScale(const ResolvedModel& model);
+
 // Returns the max number of hidden elements per token in one sublayer: d_ff of an MLP, the larger
 // of top_k * d_ff and shared_d_ff of experts. Requires: CheckSublayerNumbers returned OK.
 absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model);

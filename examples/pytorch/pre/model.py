@@ -48,7 +48,8 @@ def find_rule(rules, name):
 
 def heads(x, n_head, group=1):
     """Returns [batch, heads, tokens, head_dim], with each head repeated `group` times."""
-    return x.unflatten(-1, (n_head, -1)).transpose(1, 2).repeat_interleave(group, 1)
+    x = x.unflatten(-1, (n_head, -1)).transpose(1, 2)
+    return x if group == 1 else x.repeat_interleave(group, 1)
 
 
 class RMSNorm(nn.Module):
@@ -120,14 +121,17 @@ class Layer(nn.Module):
 
 
 INITIAL_VALUES = [
-    (lambda p: nn.init.normal_(p, 0, 1), [
-        "embedding.token.weight",
-        "embedding.position.weight",
-    ]),
     (lambda p: nn.init.constant_(p, 1), [
         "layers.*.attention.norm.weight",
         "layers.*.mlp.norm.weight",
         "end.norm.weight",
+    ]),
+    (lambda p: nn.init.normal_(p, 0, 1), [
+        "embedding.token.weight",
+        "embedding.position.weight",
+    ]),
+    (lambda p: nn.init.uniform_(p, -0.125, 0.125), [
+        "layers.*.mlp.down.weight",
     ]),
     (lambda p: nn.init.uniform_(p, -0.25, 0.25), [
         "layers.*.attention.q.weight",
@@ -137,9 +141,6 @@ INITIAL_VALUES = [
         "layers.*.mlp.up.weight",
         "head.weight",
     ]),
-    (lambda p: nn.init.uniform_(p, -0.125, 0.125), [
-        "layers.*.mlp.down.weight",
-    ]),
 ]
 
 
@@ -147,6 +148,11 @@ INITIAL_VALUES = [
 LEARNING_RATE = 0.001
 # Factor of the learning rate, what is added to it, options of AdamW (None: frozen).
 UPDATES = [
+    (1, 0, {"weight_decay": 0, "betas": (0.9, 0.95), "eps": 1e-08}, [
+        "layers.*.attention.norm.weight",
+        "layers.*.mlp.norm.weight",
+        "end.norm.weight",
+    ]),
     (1, 0, {"weight_decay": 0.1, "betas": (0.9, 0.95), "eps": 1e-08}, [
         "embedding.token.weight",
         "embedding.position.weight",
@@ -157,11 +163,6 @@ UPDATES = [
         "layers.*.mlp.up.weight",
         "layers.*.mlp.down.weight",
         "head.weight",
-    ]),
-    (1, 0, {"weight_decay": 0, "betas": (0.9, 0.95), "eps": 1e-08}, [
-        "layers.*.attention.norm.weight",
-        "layers.*.mlp.norm.weight",
-        "end.norm.weight",
     ]),
 ]
 
