@@ -87,6 +87,10 @@ std::string Joined(const ClassCode& code) {
 
 }  // namespace
 
+absl::Status Unsupported(absl::string_view what) {
+  return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what));
+}
+
 std::string NumberCode(double value) {
   const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
   return is_whole ? absl::StrCat(static_cast<int64_t>(value)) : ShortestNumber(value);

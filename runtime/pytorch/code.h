@@ -12,9 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace plumb {
+
+// Returns the error for a part of a model that the code does not cover.
+absl::Status Unsupported(absl::string_view what);
 
 // Returns a number as Python code; a whole one is an integer.
 std::string NumberCode(double value);

@@ -100,15 +100,12 @@ class ModuleWriter {
 
  private:
   absl::Status CheckCovered() const {
-    const auto refuse = [](absl::string_view what) {
-      return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what, " is not covered"));
-    };
-    if (model_.bidirectional) return refuse("a bidirectional model");
-    if (model_.token_types > 0) return refuse("token_types");
+    if (model_.bidirectional) return Unsupported("a bidirectional model is not covered");
+    if (model_.token_types > 0) return Unsupported("token_types are not covered");
     for (const ParameterSpec& parameter : tensors_.parameters) {
-      if (parameter.init.kind == InitSpec::Kind::kFill) {
-        return refuse(absl::StrCat("a norm that writes the initial values of ", parameter.name));
-      }
+      if (parameter.init.kind != InitSpec::Kind::kFill) continue;
+      return Unsupported(absl::StrCat("a norm that writes the initial values of ", parameter.name,
+                                      " is not covered"));
     }
     return absl::OkStatus();
   }

@@ -28,10 +28,7 @@ std::string ValueCode(const std::string& name, const NormAttrValue& value) {
   return MarkNumber(name, std::get<double>(value));
 }
 
-}  // namespace
-
-std::string ShippedCode(const std::string& name) { return PythonFiles()[name]; }
-
+// Returns the name of the norm's class: "RMSNorm".
 std::string NormClassName(const NormPlugin& plugin) {
   const std::string text = ShippedClass(plugin);
   if (const size_t at = text.find("class "); at != std::string::npos) {
@@ -40,12 +37,15 @@ std::string NormClassName(const NormPlugin& plugin) {
   return absl::StrReplaceAll(plugin.id(), {{".", "_"}, {"-", "_"}});
 }
 
+}  // namespace
+
+std::string ShippedCode(const std::string& name) { return PythonFiles()[name]; }
+
 absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& attrs,
                                      int64_t dim) {
   if (plugin.cross_row()) {
-    return absl::UnimplementedError(absl::StrCat("PyTorch code: the norm ", plugin.id(),
-                                                 " has statistics over tokens, which is not ",
-                                                 "covered"));
+    return Unsupported(absl::StrCat("the norm ", plugin.id(),
+                                    " has statistics over tokens, which is not covered"));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<NormAttrValue> values, plugin.CheckAttrs(attrs));
   std::string code = absl::StrCat(NormClassName(plugin), "(", MarkNumber("dim", dim));

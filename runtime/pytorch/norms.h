@@ -19,9 +19,6 @@ std::map<std::string, std::string> PythonFiles();
 // Returns the text of a file; "" if there is none.
 std::string ShippedCode(const std::string& name);
 
-// Returns the name of the norm's class: "RMSNorm".
-std::string NormClassName(const NormPlugin& plugin);
-
 // Returns the marked call that makes the norm, with the attributes that are not the default:
 // "RMSNorm(16, eps=1e-06)". Errors: kUnimplemented for a norm with statistics over tokens.
 absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& attrs, int64_t dim);

@@ -18,20 +18,21 @@ namespace {
 absl::StatusOr<std::string> RopeArguments(const PositionSpec& positions, const SublayerSite& site) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<Attrs> attrs, RopeAttrs(positions, site));
   if (!attrs.has_value()) return std::string();
-  std::string code = absl::StrCat("base=", MarkNumber("base", attrs->GetDouble("theta")));
-  if (attrs->Has("dims")) {
-    absl::StrAppend(&code, ", dims=", MarkNumber("dims", attrs->GetInt("dims")));
-  }
-  if (positions.rope_interleaved) absl::StrAppend(&code, ", interleaved=True");
+  std::string code;
+  const auto add = [&](const char* name, const std::string& value) {
+    absl::StrAppend(&code, ", ", name, "=", value);
+  };
+  add("base", MarkNumber("base", attrs->GetDouble("theta")));
+  if (attrs->Has("dims")) add("dims", MarkNumber("dims", attrs->GetInt("dims")));
+  if (positions.rope_interleaved) add("interleaved", "True");
   if (!attrs->Has("scaling")) return code;
   std::vector<std::string> frequencies;
   for (const double frequency : RopeFrequencies(*attrs)) {
     frequencies.push_back(MarkNumber("frequency", frequency));
   }
-  absl::StrAppend(&code, ", frequencies=(", absl::StrJoin(frequencies, ", "), ",)");
-  if (attrs->Has("magnitude") && attrs->GetDouble("magnitude") != 1) {
-    absl::StrAppend(&code, ", magnitude=", MarkNumber("magnitude", attrs->GetDouble("magnitude")));
-  }
+  add("frequencies", absl::StrCat("(", absl::StrJoin(frequencies, ", "), ",)"));
+  const double magnitude = attrs->Has("magnitude") ? attrs->GetDouble("magnitude") : 1;
+  if (magnitude != 1) add("magnitude", MarkNumber("magnitude", magnitude));
   return code;
 }
 
@@ -95,8 +96,7 @@ class SublayerWriter {
   // Makes a projection and returns its result.
   Value Project(const std::string& which, const Value& x, int64_t out, bool bias = false) {
     const std::string name = absl::StrCat(site_.name, ".", which);
-    return {absl::StrCat(w_.UseMember(name, LinearCode(x.width, out, bias)), "(", x.code, ")"),
-            out};
+    return {w_.Call(name, LinearCode(x.width, out, bias), x.code), out};
   }
 
   // Writes the statements at a point for a tensor, and returns the result.
@@ -129,7 +129,7 @@ class SublayerWriter {
     const auto rotate = [&](const char* point, const Value& x, const std::string& heads) {
       if (rope.empty()) return RunPoint(point, x.id);
       w_.helpers_.insert("rope");
-      return Point(point, {absl::StrCat("rope(", x.code, ", ", heads, ", ", rope, ")"), x.width});
+      return Point(point, {absl::StrCat("rope(", x.code, ", ", heads, rope, ")"), x.width});
     };
     q = rotate("attention.q_rot", q, MarkNumber("n_head", d.n_head));
     k = rotate("attention.k_rot", k, MarkNumber("n_kv_head", d.n_kv_head));
@@ -162,16 +162,13 @@ class SublayerWriter {
     // 0 is no window, so that layers with and without one can have one class.
     const std::string visible =
         absl::StrCat("visible(q, window=", MarkNumber("window", numbers.window), ")");
+    if (!is_plain || numbers.window > 0) w_.helpers_.insert("visible");
     if (is_plain) {
-      std::string mask = "is_causal=True";
-      if (numbers.window > 0) {
-        w_.helpers_.insert("visible");
-        mask = absl::StrCat("attn_mask=", visible);
-      }
-      return absl::StrCat("F.scaled_dot_product_attention(q, k, v, ", mask, ", scale=", scale, ")",
-                          merge);
+      const std::string mask =
+          numbers.window > 0 ? absl::StrCat("attn_mask=", visible) : "is_causal=True";
+      return absl::Substitute("F.scaled_dot_product_attention(q, k, v, $0, scale=$1)$2", mask,
+                              scale, merge);
     }
-    w_.helpers_.insert("visible");
     Line(absl::StrCat("scores = ", scale, " * (q @ k.mT)"));
     if (numbers.score_cap > 0) {
       const std::string cap = MarkNumber("cap", numbers.score_cap);
@@ -294,7 +291,7 @@ class SublayerWriter {
       Value value = Project(which, x, width);
       if (spec.conv.has_value()) {
         const std::string name = absl::StrCat(site_.name, ".", which, "_conv");
-        value.code = absl::StrCat(w_.UseConv(name, *spec.conv, width), "(", value.code, ")");
+        value.code = w_.CallConv(name, *spec.conv, width, value.code);
       }
       return Point(absl::StrCat("linear_attention.", which), value).code;
     };
@@ -316,11 +313,13 @@ class SublayerWriter {
   const int64_t d_model_;
 };
 
-std::string CodeWriter::UseConv(const std::string& name, const ConvSpec& spec, int64_t channels) {
+std::string CodeWriter::CallConv(const std::string& name, const ConvSpec& spec, int64_t channels,
+                                 const std::string& x) {
   helpers_.insert("causal_conv");
-  return UseMember(name,
-                   absl::StrCat("CausalConv(", MarkNumber("channels", channels), ", ",
-                                MarkNumber("taps", spec.width), spec.bias ? ", bias=True)" : ")"));
+  return Call(name,
+              absl::StrCat("CausalConv(", MarkNumber("channels", channels), ", ",
+                           MarkNumber("taps", spec.width), spec.bias ? ", bias=True)" : ")"),
+              x);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
@@ -329,8 +328,8 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   Flush();
   const int64_t d_model = model_.dims.d_model;
   if (site.spec->kind == SublayerSpec::Kind::kConv) {
-    const std::string conv = UseConv(site.name, site.spec->conv, d_model);
-    return AddCode(absl::StrCat(conv, "($0)"), {inputs[0]}, "mixed", d_model);
+    return AddCode(CallConv(site.name, site.spec->conv, d_model, "$0"), {inputs[0]}, "mixed",
+                   d_model);
   }
   PythonFunction inner;
   inner.owner = site.name;

@@ -103,10 +103,6 @@ const FunctionCode* FindFunction(absl::string_view name) {
   return at == std::end(kFunctions) ? nullptr : at;
 }
 
-absl::Status Unsupported(absl::string_view what) {
-  return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what));
-}
-
 std::optional<int64_t> ToNumber(absl::string_view text) {
   int64_t value;
   return absl::SimpleAtoi(text, &value) ? std::optional(value) : std::nullopt;
@@ -223,8 +219,6 @@ std::string AfterCommas(const std::set<std::string>& names, const PythonFunction
 CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
   layers_.reserve(static_cast<size_t>(model.dims.n_layer));
 }
-
-CodeWriter::~CodeWriter() = default;
 
 void CodeWriter::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -381,6 +375,11 @@ std::string CodeWriter::UseMember(const std::string& name, const std::string& ma
   return PathCode(member.path);
 }
 
+std::string CodeWriter::Call(const std::string& name, const std::string& make,
+                             const std::string& arguments) {
+  return absl::StrCat(UseMember(name, make), "(", arguments, ")");
+}
+
 TensorHandle CodeWriter::Learned(const LearnedSite& site) {
   const LearnedPlace& place = *site.place;
   std::vector<std::string> dims, indices;
@@ -404,7 +403,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHa
     make =
         absl::StrCat("Dot(", MarkNumber("d_in", site.in), site.spec->bias ? ", bias=True)" : ")");
   }
-  return AddCode(absl::StrCat(UseMember(site.name, make), "($0)"), {a}, site.spec->name, site.out);
+  return AddCode(Call(site.name, make, "$0"), {a}, site.spec->name, site.out);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
@@ -415,9 +414,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
   PLUMB_ASSIGN_OR_RETURN(const auto instance,
                          plugin.Instantiate(site.dim, site.norm->attrs, site.heads));
   norms_.emplace(plugin.id(), instance);
-  const std::string norm = UseMember(site.name, make);
-  std::string code =
-      inputs.size() == 2 ? absl::StrCat(norm, "($0, $1)") : absl::StrCat(norm, "($0)");
+  std::string code = Call(site.name, make, inputs.size() == 2 ? "$0, $1" : "$0");
   if (site.dim != site.width) {
     const std::string heads =
         absl::StrCat(".unflatten(-1, (", MarkNumber("heads", site.width / site.dim), ", -1))");
@@ -670,12 +667,10 @@ TensorHandle CodeWriter::RunPoint(absl::string_view point, const std::string& na
 TensorHandle CodeWriter::Embed() {
   const int64_t width = model_.embedding_width, offset = model_.positions.offset;
   std::string x =
-      UseMember("embedding.token", absl::StrCat("nn.Embedding(config.vocab_size, ", width, ")")) +
-      "(ids)";
+      Call("embedding.token", absl::StrCat("nn.Embedding(config.vocab_size, ", width, ")"), "ids");
   if (width != model_.dims.d_model) {
-    x = absl::StrCat(UseMember("embedding.project",
-                               absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)")),
-                     "(", x, ")");
+    x = Call("embedding.project",
+             absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)"), x);
   }
   const absl::StatusOr<double> scale = EvaluateEmbeddingScale(model_);
   if (!scale.ok()) Fail(scale.status());
@@ -683,11 +678,9 @@ TensorHandle CodeWriter::Embed() {
   if (model_.positions.kind == PositionKind::kLearned) {
     const std::string plus = offset == 0 ? "" : absl::StrCat(" + ", offset);
     Line("positions = torch.arange(ids.shape[1], device=ids.device)");
-    absl::StrAppend(
-        &x, " + ",
-        UseMember("embedding.position",
-                  absl::StrCat("nn.Embedding(config.context_length", plus, ", config.d_model)")),
-        "(positions", plus, ")");
+    const std::string make =
+        absl::Substitute("nn.Embedding(config.context_length$0, config.d_model)", plus);
+    absl::StrAppend(&x, " + ", Call("embedding.position", make, "positions" + plus));
   }
   Line(absl::StrCat("x = ", x));
   for (const TokenTable& table : model_.token_tables) {
@@ -717,22 +710,20 @@ void CodeWriter::EndLayer(int64_t, TensorHandle) {
 absl::Status CodeWriter::Head(TensorHandle x, AtPoint at_point) {
   Flush();
   const int64_t width = model_.embedding_width;
+  const std::string bias = model_.head_bias ? ")" : ", bias=False)";
   std::string code = Render(x).text;
   if (width != model_.dims.d_model) {
-    code = absl::StrCat(UseMember("head.project", absl::StrCat("nn.Linear(config.d_model, ", width,
-                                                               ", bias=False)")),
-                        "(", code, ")");
+    code = Call("head.project", absl::StrCat("nn.Linear(config.d_model, ", width, ", bias=False)"),
+                code);
   }
   if (!model_.tie_embeddings) {
-    code = absl::StrCat(UseMember("head", absl::StrCat("nn.Linear(", width, ", config.vocab_size",
-                                                       model_.head_bias ? ")" : ", bias=False)")),
-                        "(", code, ")");
+    code = Call("head", absl::StrCat("nn.Linear(", width, ", config.vocab_size", bias), code);
   } else {
-    const std::string bias =
-        model_.head_bias
-            ? absl::StrCat(", ", UseMember("head.bias", ParameterCode({"config.vocab_size"})))
-            : "";
-    code = absl::StrCat("F.linear(", code, ", self.embedding.token.weight", bias, ")");
+    absl::StrAppend(&code, ", self.embedding.token.weight");
+    if (model_.head_bias) {
+      absl::StrAppend(&code, ", ", UseMember("head.bias", ParameterCode({"config.vocab_size"})));
+    }
+    code = absl::StrCat("F.linear(", code, ")");
   }
   const TensorHandle logits = Let("logits", code, model_.dims.vocab_size);
   RunPoint(kHeadPoint, "logits", logits, at_point);

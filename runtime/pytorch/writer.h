@@ -50,7 +50,6 @@ struct PythonFunction {
 class CodeWriter : public FormulaBackend {
  public:
   explicit CodeWriter(const ResolvedModel& model);
-  ~CodeWriter() override;
 
   TensorHandle Embed() override;
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override;
@@ -145,8 +144,11 @@ class CodeWriter : public FormulaBackend {
   // Makes a member of the current function and returns its code: "self.attention.norm".
   std::string UseMember(const std::string& name, const std::string& make,
                         std::optional<ClassTable::Instance> instance = std::nullopt);
+  // Makes a module and returns the code of its result for the arguments: "self.attention.norm(x)".
+  std::string Call(const std::string& name, const std::string& make, const std::string& arguments);
   absl::Status CheckMember(const std::string& name, const std::string& path) const;
-  std::string UseConv(const std::string& name, const ConvSpec& spec, int64_t channels);
+  std::string CallConv(const std::string& name, const ConvSpec& spec, int64_t channels,
+                       const std::string& x);
   void Fail(absl::Status status);
 
   const ResolvedModel& model_;
