@@ -241,7 +241,7 @@ void ClassTable::Print(const std::string& base, std::vector<std::string>* classe
     if (of.base != base) continue;
     const ClassCode& code = of.instances[0];
     const std::vector<Argument> arguments = Arguments(of);
-    std::string parameters = "self", kept, init, body;
+    std::string parameters = "self", kept;
     std::set<std::string> named, used;
     size_t at = 0;
     // Returns lines with their numbers replaced by constants and arguments.
@@ -258,14 +258,12 @@ void ClassTable::Print(const std::string& base, std::vector<std::string>* classe
       }
       return text;
     };
-    init = resolve(code.init, "");
-    body = resolve(code.body, "self.");
-    const std::string doc = code.doc.empty() ? "" : absl::StrCat("\"\"\"", code.doc, "\"\"\"\n\n");
+    const std::string init = resolve(code.init, ""), body = resolve(code.body, "self.");
     const std::string text = absl::StrReplaceAll(
-        ShippedCode("helpers/module_class"),
+        ShippedCode("templates/class"),
         {{"NAME", of.name}, {"ARGUMENTS", parameters}, {"SIGNATURE", code.forward}});
     classes->push_back(
-        FillIn(text, {{"doc", doc}, {"init", absl::StrCat(kept, init)}, {"forward", body}}));
+        FillIn(text, {{"doc", code.doc}, {"init", absl::StrCat(kept, init)}, {"forward", body}}));
   }
 }
 

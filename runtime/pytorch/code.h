@@ -45,7 +45,7 @@ std::optional<std::string> RollUp(const std::vector<std::string>& items,
 
 // Code of one instance of a class. Lines are marked and without indentation.
 struct ClassCode {
-  std::string doc;
+  std::string doc;                // with its quotes
   std::vector<std::string> init;  // lines of __init__ after super().__init__()
   std::string forward;            // "def forward(self, x):"
   std::vector<std::string> body;  // lines of forward

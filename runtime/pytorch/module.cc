@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills in helpers/model.py with the functions of CodeWriter.
+// Fills in templates/model.py with the functions of CodeWriter.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -81,21 +81,22 @@ class ModuleWriter {
   absl::StatusOr<std::string> Write() {
     PLUMB_RETURN_IF_ERROR(CheckCovered());
     PLUMB_RETURN_IF_ERROR(RunStack(model_, &code_));
-    PLUMB_RETURN_IF_ERROR(code_.status());
     FindCarried();
     WriteLayers();
     const auto init = [this](size_t i) { return InitRule(tensors_.parameters[i].init); };
     const auto update = [this](size_t i) { return UpdateRule(updates_.parameters[i]); };
-    return FillIn(ShippedCode("helpers/model"),
-                  {{"sizes", Sizes()},
-                   {"classes", Classes()},
-                   {"initial_values", Rules(init)},
-                   {"learning_rate",
-                    absl::StrCat("LEARNING_RATE = ", NumberCode(recipe_.learning_rate), "\n")},
-                   {"updates", Rules(update)},
-                   {"modules", Modules()},
-                   {"forward", Forward()},
-                   {"loss", Loss()}});
+    std::map<std::string, std::string> blocks = {
+        {"sizes", Sizes()},
+        {"classes", Classes()},
+        {"initial_values", Rules(init)},
+        {"learning_rate",
+         absl::StrCat("LEARNING_RATE = ", NumberCode(recipe_.learning_rate), "\n")},
+        {"updates", Rules(update)},
+        {"modules", Modules()},
+        {"forward", Forward()}};
+    blocks["loss"] = Loss(blocks["classes"]);
+    blocks["helpers"] = Helpers(blocks);
+    return FillIn(ShippedCode("templates/model"), blocks);
   }
 
  private:
@@ -160,7 +161,7 @@ class ModuleWriter {
   void WriteLayers() {
     for (PythonFunction& layer : code_.layers()) {
       ClassCode code;
-      code.doc = Equations(*model_.layers[layers_.size()]);
+      code.doc = absl::StrCat("\"\"\"", Equations(*model_.layers[layers_.size()]), "\"\"\"\n\n");
       for (Member& member : layer.members) {
         if (member.instance) member.make = code_.classes().Construct(*member.instance);
       }
@@ -189,13 +190,8 @@ class ModuleWriter {
         d.context_length);
   }
 
-  std::string Classes() const {
+  std::string Classes() {
     std::vector<std::string> classes;
-    std::set<std::string> helpers = code_.helpers();
-    if (!Sharing().empty()) helpers.insert("share");
-    for (const std::string& helper : helpers) {
-      classes.push_back(ShippedCode(absl::StrCat("helpers/", helper)));
-    }
     for (const auto& [id, norm] : code_.norms()) classes.push_back(NormClassText(*norm));
     for (const char* base : {"Attention", "LinearAttention", "MLP", "Experts", "Layer"}) {
       code_.classes().Print(base, &classes);
@@ -203,8 +199,21 @@ class ModuleWriter {
     return absl::StrJoin(classes, "\n\n");
   }
 
+  // Returns the helpers that the code uses.
+  static std::string Helpers(const std::map<std::string, std::string>& blocks) {
+    std::string code, helpers;
+    for (const auto& [name, block] : blocks) absl::StrAppend(&code, block, "\n");
+    for (const auto& [file, text] : PythonFiles()) {
+      const size_t name = text.find(' ') + 1;  // after "def" or "class"
+      const bool is_used = absl::StartsWith(file, "helpers/") &&
+                           HasIdentifier(code, text.substr(name, text.find('(') - name));
+      if (is_used) absl::StrAppend(&helpers, text, "\n\n");
+    }
+    return helpers;
+  }
+
   // Returns the lines that make the model's modules.
-  std::string Modules() const {
+  std::string Modules() {
     std::vector<std::string> layers;
     for (const ClassTable::Instance& layer : layers_) {
       layers.push_back(code_.classes().Construct(layer));
@@ -260,7 +269,7 @@ class ModuleWriter {
     return text;
   }
 
-  std::string Loss() const {
+  std::string Loss(const std::string& classes) const {
     std::string text = "loss = F.cross_entropy(rows, targets, ignore_index=-1";
     if (recipe_.label_smoothing > 0) {
       absl::StrAppend(&text, ", label_smoothing=", NumberCode(recipe_.label_smoothing));
@@ -270,7 +279,7 @@ class ModuleWriter {
       absl::StrAppend(&text, "loss = loss + ", NumberCode(recipe_.z_loss),
                       " * rows.logsumexp(-1)[targets >= 0].square().mean()\n");
     }
-    if (code_.helpers().count("balance_loss") > 0) {
+    if (HasIdentifier(classes, "balance_loss")) {
       text += "if self.training:\n    loss = loss + balance_losses(self)\n";
     }
     return text;

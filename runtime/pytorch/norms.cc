@@ -73,7 +73,7 @@ std::string NormClassText(const NormInstance& instance) {
                     absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)))  # " : ")))  # ", param.doc,
                     "\n");
   }
-  const std::string text = absl::StrReplaceAll(ShippedCode("helpers/norm_plugin"),
+  const std::string text = absl::StrReplaceAll(ShippedCode("templates/norm_plugin"),
                                                {{"NAME", NormClassName(plugin)},
                                                 {"ID", plugin.id()},
                                                 {"ARGUMENTS", absl::StrJoin(arguments, ", ")},

@@ -13,7 +13,7 @@
 namespace plumb {
 
 // Returns the texts of the files, by folder and name without ".py": "pytorch/rms_norm" for the norm
-// of this id, "helpers/rope" for a helper.
+// of this id, "helpers/rope" for a helper, "templates/class" for text with gaps.
 std::map<std::string, std::string> PythonFiles();
 
 // Returns the text of a file; "" if there is none.

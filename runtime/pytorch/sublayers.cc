@@ -128,7 +128,6 @@ class SublayerWriter {
     const std::string rope = OrFail(RopeArguments(w_.model_.positions, site_));
     const auto rotate = [&](const char* point, const Value& x, const std::string& heads) {
       if (rope.empty()) return RunPoint(point, x.id);
-      w_.helpers_.insert("rope");
       return Point(point, {absl::StrCat("rope(", x.code, ", ", heads, rope, ")"), x.width});
     };
     q = rotate("attention.q_rot", q, MarkNumber("n_head", d.n_head));
@@ -153,7 +152,6 @@ class SublayerWriter {
     const std::string kv_heads =
         absl::StrCat(MarkNumber("n_kv_head", d.n_kv_head),
                      d.n_kv_head < d.n_head ? absl::StrCat(", group=", group) : "");
-    w_.helpers_.insert("heads");
     Line(absl::Substitute("q = heads($0, $1)", q, MarkNumber("n_head", d.n_head)));
     Line(absl::Substitute("k = heads($0, $1)", k, kv_heads));
     Line(v == k ? "v = k" : absl::Substitute("v = heads($0, $1)", v, kv_heads));
@@ -162,7 +160,6 @@ class SublayerWriter {
     // 0 is no window, so that layers with and without one can have one class.
     const std::string visible =
         absl::StrCat("visible(q, window=", MarkNumber("window", numbers.window), ")");
-    if (!is_plain || numbers.window > 0) w_.helpers_.insert("visible");
     if (is_plain) {
       const std::string mask =
           numbers.window > 0 ? absl::StrCat("attn_mask=", visible) : "is_causal=True";
@@ -175,7 +172,6 @@ class SublayerWriter {
       Line(absl::StrCat("scores = ", cap, " * torch.tanh(scores / ", cap, ")"));
     }
     if (alibi > 0) {
-      w_.helpers_.insert("alibi");
       Line(absl::StrCat("scores = scores - alibi(q, ", MarkNumber("slope", alibi), ")"));
     }
     if (!decay.empty()) {
@@ -216,7 +212,6 @@ class SublayerWriter {
     const ExpertsSpec& spec = site_.spec->experts;
     const ExpertsNumbers numbers = OrFail(EvaluateExperts(spec, site_.scope));
     const std::string n_expert = MarkNumber("n_expert", numbers.n_expert);
-    w_.helpers_.insert("route");
     Line(absl::StrCat("logits = ", Project("router", x, numbers.n_expert, spec.router_bias).code));
     std::string arguments =
         absl::StrCat("logits, ", MarkNumber("top_k", numbers.top_k), ", \"", spec.router, "\"");
@@ -233,7 +228,6 @@ class SublayerWriter {
     }
     Line(absl::StrCat("weights, chosen = route(", arguments, ")"));
     if (numbers.balance_loss > 0) {
-      w_.helpers_.insert("balance_loss");
       Line(absl::StrCat("self.balance_loss = ", MarkNumber("balance", numbers.balance_loss),
                         " * balance_loss(logits, chosen)"));
     }
@@ -297,7 +291,6 @@ class SublayerWriter {
     };
     const std::string q = project("q", numbers.keys()), k = project("k", numbers.keys()),
                       v = project("v", numbers.values());
-    w_.helpers_.insert("linear_attention");
     const std::string n_key_head = MarkNumber("n_key_head", numbers.n_key_head);
     const Value context =
         Point("linear_attention.context",
@@ -315,7 +308,6 @@ class SublayerWriter {
 
 std::string CodeWriter::CallConv(const std::string& name, const ConvSpec& spec, int64_t channels,
                                  const std::string& x) {
-  helpers_.insert("causal_conv");
   return Call(name,
               absl::StrCat("CausalConv(", MarkNumber("channels", channels), ", ",
                            MarkNumber("taps", spec.width), spec.bias ? ", bias=True)" : ")"),

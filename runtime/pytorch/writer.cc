@@ -103,6 +103,9 @@ const FunctionCode* FindFunction(absl::string_view name) {
   return at == std::end(kFunctions) ? nullptr : at;
 }
 
+// Returns true for the key of a name that belongs to one section.
+bool IsLocal(absl::string_view key) { return absl::StrContains(key, ':'); }
+
 std::optional<int64_t> ToNumber(absl::string_view text) {
   int64_t value;
   return absl::SimpleAtoi(text, &value) ? std::optional(value) : std::nullopt;
@@ -293,7 +296,6 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
     if (width > 1) f = "dot of groups";
   }
   if ((f == "max" || f == "min") && operands.size() == 2) f += "imum";
-  if (f == "concat" || f == "softmax") helpers_.insert(f);
   if (f == "softmax") width *= static_cast<int64_t>(operands.size());
   if (f == "concat") {
     width = 0;
@@ -316,7 +318,6 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
 TensorHandle CodeWriter::Step() { return AddName("step", "step", 1); }
 
 TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
-  if (site.path) helpers_.insert("drop_path");
   return AddCode(absl::StrCat(site.path ? "drop_path" : "F.dropout", "($0, ",
                               MarkNumber("p", site.p), ", self.training)"),
                  {a}, "dropped", node(a).width);
@@ -399,7 +400,6 @@ TensorHandle CodeWriter::Learned(const LearnedSite& site) {
 absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHandle a) {
   std::string make = LinearCode(site.in, site.out, site.spec->bias);
   if (site.out == 1) {
-    helpers_.insert("dot");
     make =
         absl::StrCat("Dot(", MarkNumber("d_in", site.in), site.spec->bias ? ", bias=True)" : ")");
   }
@@ -438,12 +438,15 @@ CodeWriter::Code CodeWriter::RenderName(const Node& name) {
     Fail(Unsupported(absl::StrCat("a formula reads the value that \"", name.code,
                                   "\" had before a later statement set it, which is not covered")));
   }
-  const bool is_local = absl::StrContains(name.key, ':');
-  if (is_local) return {name.code, 3};
+  if (IsLocal(name.key)) return {name.code, 3};
   function_->Read(name.code);
-  const auto [base, index] = SplitIndex(name.code);
+  return {NameCode(name.code), 3};
+}
+
+std::string CodeWriter::NameCode(const std::string& name) const {
+  const auto [base, index] = SplitIndex(name);
   const std::string python = PythonName(*function_, base);
-  return {index.empty() ? python : absl::StrCat(python, "[", index, "]"), 3};
+  return index.empty() ? python : absl::StrCat(python, "[", index, "]");
 }
 
 std::string CodeWriter::At(TensorHandle id, int level) {
@@ -572,10 +575,14 @@ void CodeWriter::Line(const std::string& line) {
 }
 
 TensorHandle CodeWriter::Set(const std::string& name, const std::string& key, TensorHandle value) {
-  const bool repeated = std::any_of(pending_.begin(), pending_.end(), [&](const Assignment& each) {
-    return each.made == value || each.key == key;
+  // One statement sets different names that are not indexed, or elements of one that is.
+  const std::string base = SplitIndex(name).first;
+  const bool ends = std::any_of(pending_.begin(), pending_.end(), [&](const Assignment& each) {
+    const std::string other = SplitIndex(each.name).first;
+    const bool is_indexed = base != name || other != each.name;
+    return each.made == value || each.key == key || (is_indexed && base != other);
   });
-  if (repeated || pending_end_ != nodes_.size()) Flush();
+  if (ends || pending_end_ != nodes_.size()) Flush();
   const TensorHandle made = AddName(name, key, node(value).width);
   ++nodes_.back().version;  // which Flush makes
   pending_.push_back({name, key, value, made});
@@ -603,41 +610,27 @@ void CodeWriter::Flush() {
   std::map<TensorHandle, int> uses;
   for (const Assignment& each : group) CountUses(each.value, &uses);
   for (const Assignment& each : group) Hoist(each.value, uses);
-  const auto is_local = [](const Assignment& each) { return absl::StrContains(each.key, ':'); };
-  if (absl::StrContains(group[0].name, '[')) {
-    WriteIndexed(group);
+  std::vector<std::string> values, names, items;
+  for (const Assignment& each : group) {
+    const std::string index = SplitIndex(each.name).second;
+    const bool is_tuple = absl::StrContains(index, ',');
+    values.push_back(Render(each.value).text);
+    names.push_back(IsLocal(each.key) ? each.name : NameCode(each.name));
+    items.push_back(
+        absl::StrCat(is_tuple ? absl::StrCat("(", index, ")") : index, ": ", values.back()));
+  }
+  const std::string base = SplitIndex(group[0].name).first;
+  if (group.size() > 1 && base != group[0].name) {
+    const auto loop = RollUp(items, kTargetVariables);
+    Line(absl::StrCat(PythonName(*function_, base), ".update({",
+                      loop ? *loop : absl::StrJoin(items, ", "), "})"));
   } else {
-    std::vector<std::string> values, names;
-    for (const Assignment& each : group) {
-      values.push_back(Render(each.value).text);
-      names.push_back(is_local(each) ? each.name : PythonName(*function_, each.name));
-    }
     Line(absl::StrCat(absl::StrJoin(names, ", "), " = ", absl::StrJoin(values, ", ")));
   }
   for (const Assignment& each : group) {
     ++current_[each.key];
-    (is_local(each) ? function_->own : function_->sets).insert(each.name);
+    (IsLocal(each.key) ? function_->own : function_->sets).insert(each.name);
   }
-}
-
-void CodeWriter::WriteIndexed(absl::Span<const Assignment> group) {
-  const std::string base = SplitIndex(group[0].name).first;
-  const std::string python = PythonName(*function_, base);
-  std::vector<std::string> items;
-  for (const Assignment& each : group) {
-    const auto [name, index] = SplitIndex(each.name);
-    if (name != base) {
-      // Statements of different names that compute nothing: one after the other.
-      for (const Assignment& one : group) WriteIndexed({one});
-      return;
-    }
-    const std::string value = Render(each.value).text;
-    if (group.size() == 1) return Line(absl::StrCat(python, "[", index, "] = ", value));
-    const bool is_tuple = absl::StrContains(index, ',');
-    items.push_back(absl::StrCat(is_tuple ? absl::StrCat("(", index, ")") : index, ": ", value));
-  }
-  const auto loop = RollUp(items, kTargetVariables);
-  Line(absl::StrCat(python, ".update({", loop ? *loop : absl::StrJoin(items, ", "), "})"));
 }
 
 TensorHandle CodeWriter::Let(const std::string& name, const std::string& code, int64_t width) {

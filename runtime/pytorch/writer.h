@@ -72,14 +72,11 @@ class CodeWriter : public FormulaBackend {
   void EndLayer(int64_t layer_index, TensorHandle x) override;
 
   // Result of the walk. Requires: RunStack returned OK with this backend.
-  absl::Status status() const { return status_; }
   const PythonFunction& begin() const { return begin_; }
   const PythonFunction& end() const { return end_; }
   std::vector<PythonFunction>& layers() { return layers_; }
   ClassTable& classes() { return classes_; }
-  const ClassTable& classes() const { return classes_; }
-  // Helpers that the code uses, and an instance of each norm, by its id.
-  const std::set<std::string>& helpers() const { return helpers_; }
+  // Instance of each norm, by its id.
   const std::map<std::string, std::shared_ptr<const NormInstance>>& norms() const { return norms_; }
   // Returns a formula's name as it is in the function's code.
   static std::string PythonName(const PythonFunction& function, const std::string& name);
@@ -120,6 +117,8 @@ class CodeWriter : public FormulaBackend {
 
   Code Render(TensorHandle id);
   Code RenderName(const Node& node);
+  // Returns the code of a stream or an indexed name.
+  std::string NameCode(const std::string& name) const;
   Code RenderCombine(const Node& node);
   Code RenderMultiply(const Node& node);
   // Returns the operands as "a, b", or "*[.. for k in range(..)]".
@@ -134,7 +133,6 @@ class CodeWriter : public FormulaBackend {
   TensorHandle Set(const std::string& name, const std::string& key, TensorHandle value);
   void Flush();
   void Line(const std::string& line);
-  void WriteIndexed(absl::Span<const Assignment> group);
   // Writes "name = code" and returns the name.
   TensorHandle Let(const std::string& name, const std::string& code, int64_t width);
   // Writes the statements at a point for a tensor that exists under a name, and returns it.
@@ -161,7 +159,6 @@ class CodeWriter : public FormulaBackend {
   PythonFunction* function_ = &begin_;
   std::map<TensorHandle, std::string> hoisted_;
   ClassTable classes_;
-  std::set<std::string> helpers_;
   std::map<std::string, std::shared_ptr<const NormInstance>> norms_;  // the first of each id
   int64_t functions_ = 0;
   absl::Status status_;

@@ -39,6 +39,7 @@ def find_rule(rules, name):
     return by_name.get(name) or by_name[general]
 
 
+# <helpers>
 # <classes>
 
 
