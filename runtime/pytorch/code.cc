@@ -149,6 +149,7 @@ std::optional<std::string> RollUp(const std::vector<std::string>& items,
     if (each.texts != front.texts) return std::nullopt;
   }
   std::map<size_t, Progression> progressions;  // of the numbers that differ
+  std::optional<int64_t> start;
   for (size_t at = 0; at < front.numbers.size(); ++at) {
     const bool is_constant = std::all_of(split.begin(), split.end(), [&](const SplitCode& each) {
       return each.numbers[at].text == front.numbers[at].text;
@@ -156,6 +157,7 @@ std::optional<std::string> RollUp(const std::vector<std::string>& items,
     if (is_constant) continue;
     const auto progression = FindProgression(split, at);
     if (!progression.has_value()) return std::nullopt;
+    if (progression->step == 1 && !start) start = progression->first;
     progressions[at] = *progression;
   }
   while (!variables.empty() && HasIdentifier(Unmark(items[0]), variables.substr(0, 1))) {
@@ -163,9 +165,7 @@ std::optional<std::string> RollUp(const std::vector<std::string>& items,
   }
   if (progressions.empty() || variables.empty()) return std::nullopt;
   const std::string variable(variables.substr(0, 1));
-  const auto unit = std::find_if(progressions.begin(), progressions.end(),
-                                 [](const auto& each) { return each.second.step == 1; });
-  const int64_t first = unit == progressions.end() ? 0 : unit->second.first;
+  const int64_t first = start.value_or(0);
   std::string code = front.texts[0];
   for (size_t at = 0; at < front.numbers.size(); ++at) {
     const Number& number = front.numbers[at];

@@ -235,17 +235,16 @@ class ModuleWriter {
 
   // Returns the lines that let layers use the parameters of others.
   std::string Sharing() const {
-    std::map<int64_t, std::string> own;  // names of a layer's own parameters
-    for (const ParameterSpec& parameter : tensors_.parameters) {
-      const int64_t layer = GetLayer(parameter.name) - 1;
-      absl::StrAppend(&own[layer], "\"", SuffixInLayer(parameter.name), "\", ");
-    }
     std::string text;
     for (size_t i = 0; i < model_.first_layers.size(); ++i) {
       const int64_t first = model_.first_layers[i], layer = static_cast<int64_t>(i);
       if (first == layer) continue;
-      absl::StrAppend(&text, "share(self.layers[", first, "], self.layers[", layer, "], own=(",
-                      own[layer], "))\n");
+      absl::StrAppend(&text, "share(self.layers[", first, "], self.layers[", layer, "], own=(");
+      for (const ParameterSpec& parameter : tensors_.parameters) {
+        if (GetLayer(parameter.name) != layer + 1) continue;
+        absl::StrAppend(&text, "\"", SuffixInLayer(parameter.name), "\", ");
+      }
+      absl::StrAppend(&text, "))\n");
     }
     return text;
   }

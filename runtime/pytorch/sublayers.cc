@@ -81,9 +81,8 @@ class SublayerWriter {
 
   template <class T>
   T OrFail(absl::StatusOr<T> value) {
-    if (value.ok()) return *std::move(value);
-    w_.Fail(value.status());
-    return T();
+    w_.status_.Update(value.status());
+    return value.ok() ? *std::move(value) : T();
   }
 
   void Line(const std::string& line) { w_.Line(line); }

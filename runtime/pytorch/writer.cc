@@ -223,10 +223,6 @@ CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
   layers_.reserve(static_cast<size_t>(model.dims.n_layer));
 }
 
-void CodeWriter::Fail(absl::Status status) {
-  if (status_.ok()) status_ = std::move(status);
-}
-
 // -- Nodes
 
 TensorHandle CodeWriter::Add(Node node) {
@@ -303,7 +299,7 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   }
   const FunctionCode* const found = FindFunction(f);
   if (found == nullptr) {
-    Fail(Unsupported(absl::StrCat("the function ", f, " is not covered")));
+    status_.Update(Unsupported(absl::StrCat("the function ", f, " is not covered")));
     return AddCode("None", {}, f, width);
   }
   std::string code(found->code);
@@ -364,13 +360,13 @@ std::string CodeWriter::UseMember(const std::string& name, const std::string& ma
   const std::string& owner = function_->owner;
   absl::string_view path = name;
   if (!owner.empty() && !absl::ConsumePrefix(&path, owner + ".")) {
-    Fail(Unsupported(absl::StrCat(name, " is used in ", owner)));
+    status_.Update(Unsupported(absl::StrCat(name, " is used in ", owner)));
   }
   const Member member{std::string(path), make, instance};
-  const bool known = std::any_of(function_->members.begin(), function_->members.end(),
-                                 [&](const Member& each) { return each.path == member.path; });
-  if (!known) {
-    if (const absl::Status status = CheckMember(name, member.path); !status.ok()) Fail(status);
+  const bool is_known = std::any_of(function_->members.begin(), function_->members.end(),
+                                    [&](const Member& each) { return each.path == member.path; });
+  if (!is_known) {
+    status_.Update(CheckMember(name, member.path));
     function_->members.push_back(member);
   }
   return PathCode(member.path);
@@ -435,8 +431,9 @@ std::string CodeWriter::PythonName(const PythonFunction& function, const std::st
 
 CodeWriter::Code CodeWriter::RenderName(const Node& name) {
   if (name.version != current_[name.key]) {
-    Fail(Unsupported(absl::StrCat("a formula reads the value that \"", name.code,
-                                  "\" had before a later statement set it, which is not covered")));
+    status_.Update(
+        Unsupported(absl::StrCat("a formula reads the value that \"", name.code,
+                                 "\" had before a later statement set it, which is not covered")));
   }
   if (IsLocal(name.key)) return {name.code, 3};
   function_->Read(name.code);
@@ -590,10 +587,6 @@ TensorHandle CodeWriter::Set(const std::string& name, const std::string& key, Te
   return made;
 }
 
-TensorHandle CodeWriter::SetName(const std::string& name, TensorHandle value) {
-  return Set(name, name, value);
-}
-
 TensorHandle CodeWriter::SetLocal(const std::string& name, TensorHandle value) {
   std::string python = IsPythonName(name) ? name + "_" : name;
   if (function_->is_sublayer && python != function_->point && Contains(kSublayerNames, python)) {
@@ -645,7 +638,7 @@ TensorHandle CodeWriter::RunPoint(absl::string_view point, const std::string& na
                                   TensorHandle tensor, AtPoint at_point) {
   const std::string outer = std::exchange(function_->point, LastName(point));
   const absl::StatusOr<TensorHandle> ran = at_point(point, tensor);
-  if (!ran.ok()) Fail(ran.status());
+  status_.Update(ran.status());
   Flush();
   function_->point = outer;
   const TensorHandle after = ran.value_or(tensor);
@@ -666,7 +659,7 @@ TensorHandle CodeWriter::Embed() {
              absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)"), x);
   }
   const absl::StatusOr<double> scale = EvaluateEmbeddingScale(model_);
-  if (!scale.ok()) Fail(scale.status());
+  status_.Update(scale.status());
   if (scale.ok() && *scale != 1) x = absl::StrCat(NumberCode(*scale), " * ", x);
   if (model_.positions.kind == PositionKind::kLearned) {
     const std::string plus = offset == 0 ? "" : absl::StrCat(" + ", offset);

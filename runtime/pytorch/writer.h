@@ -66,7 +66,9 @@ class CodeWriter : public FormulaBackend {
                                         AtPoint at_point) override;
   absl::Status Head(TensorHandle x, AtPoint at_point) override;
   TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override;
-  TensorHandle SetName(const std::string& name, TensorHandle value) override;
+  TensorHandle SetName(const std::string& name, TensorHandle value) override {
+    return Set(name, name, value);
+  }
   TensorHandle SetLocal(const std::string& name, TensorHandle value) override;
   void BeginLayer(int64_t layer_index, TensorHandle x) override;
   void EndLayer(int64_t layer_index, TensorHandle x) override;
@@ -147,7 +149,6 @@ class CodeWriter : public FormulaBackend {
   absl::Status CheckMember(const std::string& name, const std::string& path) const;
   std::string CallConv(const std::string& name, const ConvSpec& spec, int64_t channels,
                        const std::string& x);
-  void Fail(absl::Status status);
 
   const ResolvedModel& model_;
   std::vector<Node> nodes_;
@@ -161,7 +162,7 @@ class CodeWriter : public FormulaBackend {
   ClassTable classes_;
   std::map<std::string, std::shared_ptr<const NormInstance>> norms_;  // the first of each id
   int64_t functions_ = 0;
-  absl::Status status_;
+  absl::Status status_;  // first error
 };
 
 // Returns "h" for "h[3]" and "h[4]", and drops names without an index.
