@@ -202,10 +202,6 @@ std::vector<ClassTable::Argument> ClassTable::Arguments(const Class& of) {
   std::vector<SplitCode> split;
   for (const ClassCode& instance : of.instances) split.push_back(Split(Joined(instance)));
   std::vector<Argument> arguments;
-  const auto find = [&](const std::string& name) {
-    return std::find_if(arguments.begin(), arguments.end(),
-                        [&](const Argument& known) { return known.name == name; });
-  };
   for (size_t at = 0; at < split[0].numbers.size(); ++at) {
     Argument argument;
     for (const SplitCode& each : split) argument.values.push_back(each.numbers[at].text);
@@ -216,8 +212,11 @@ std::vector<ClassTable::Argument> ClassTable::Arguments(const Class& of) {
     const std::string& name = split[0].numbers[at].name;
     for (int number = 1; !is_constant; ++number) {
       argument.name = number == 1 ? name : absl::StrCat(name, "_", number);
-      const auto known = find(argument.name);
-      if (known == arguments.end() || known->values == values) break;
+      const bool is_free =
+          std::none_of(arguments.begin(), arguments.end(), [&](const Argument& each) {
+            return each.name == argument.name && each.values != values;
+          });
+      if (is_free) break;
     }
     arguments.push_back(std::move(argument));
   }

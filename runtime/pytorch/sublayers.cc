@@ -112,7 +112,7 @@ class SublayerWriter {
   // Does so for a projection, unless statements replace it.
   Value ProjectAt(const char* point, const Value& x, int64_t out, bool bias) {
     const std::string name = LastName(point);
-    if (!site_.projects(point)) return RunPoint(point, w_.AddCode("None", {}, name, 1));
+    if (!site_.projects(point)) return RunPoint(point, w_.AddNode("None", {}, name, 1));
     return Point(point, Project(name, x, out, bias));
   }
 
@@ -319,7 +319,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   Flush();
   const int64_t d_model = model_.dims.d_model;
   if (site.spec->kind == SublayerSpec::Kind::kConv) {
-    return AddCode(CallConv(site.name, site.spec->conv, d_model, "$0"), {inputs[0]}, "mixed",
+    return AddNode(CallConv(site.name, site.spec->conv, d_model, "$0"), {inputs[0]}, "mixed",
                    d_model);
   }
   PythonFunction inner;
@@ -358,7 +358,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
                               AfterCommas(outside, inner), "):");
   code.body = inner.lines;
   const std::string module = UseMember(site.name, "", classes_.Add(of_class, std::move(code)));
-  return AddCode(
+  return AddNode(
       absl::StrCat(module, "(", absl::StrJoin(arguments, ", "), AfterCommas(outside, *outer), ")"),
       {inputs.begin(), inputs.end()}, "output", d_model);
 }

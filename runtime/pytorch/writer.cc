@@ -225,55 +225,48 @@ CodeWriter::CodeWriter(const ResolvedModel& model) : model_(model) {
 
 // -- Nodes
 
-TensorHandle CodeWriter::Add(Node node) {
-  nodes_.push_back(std::move(node));
-  return static_cast<TensorHandle>(nodes_.size()) - 1;
-}
-
 int64_t CodeWriter::MaxWidth(absl::Span<const TensorHandle> operands) const {
   int64_t width = 1;
   for (const TensorHandle id : operands) width = std::max(width, node(id).width);
   return width;
 }
 
-TensorHandle CodeWriter::AddCode(std::string code, std::vector<TensorHandle> operands,
-                                 std::string hint, int64_t width, int level) {
-  Node made;
-  made.code = std::move(code);
-  made.level = level;
-  made.operands = std::move(operands);
-  made.hint = std::move(hint);
-  made.width = width;
-  return Add(std::move(made));
+TensorHandle CodeWriter::AddNode(std::string code, std::vector<TensorHandle> operands,
+                                 std::string hint, int64_t width, int level, Node::Kind kind) {
+  Node& node = nodes_.emplace_back();
+  node.kind = kind;
+  node.code = std::move(code);
+  node.level = level;
+  node.operands = std::move(operands);
+  node.hint = std::move(hint);
+  node.width = width;
+  return static_cast<TensorHandle>(nodes_.size()) - 1;
 }
 
 TensorHandle CodeWriter::AddName(const std::string& name, const std::string& key, int64_t width) {
-  Node made;
-  made.kind = Node::Kind::kName;
-  made.code = name;
-  made.key = key;
-  made.version = current_[key];
-  made.width = width;
-  return Add(std::move(made));
+  const TensorHandle made = AddNode(name, {}, "", width, 3, Node::Kind::kName);
+  nodes_.back().key = key;
+  nodes_.back().version = current_[key];
+  return made;
 }
 
 TensorHandle CodeWriter::Combine(absl::Span<const Term> terms, double constant) {
-  Node sum;
-  sum.kind = Node::Kind::kCombine;
-  sum.hint = "total";
+  std::vector<TensorHandle> operands;
+  std::vector<double> coefficients;
   for (const Term& term : terms) {
-    sum.operands.push_back(term.tensor);
-    sum.coefficients.push_back(term.coefficient);
+    operands.push_back(term.tensor);
+    coefficients.push_back(term.coefficient);
   }
-  sum.constant = constant;
-  sum.width = MaxWidth(sum.operands);
-  return Add(std::move(sum));
+  const int64_t width = MaxWidth(operands);
+  const TensorHandle made =
+      AddNode("", std::move(operands), "total", width, 0, Node::Kind::kCombine);
+  nodes_.back().coefficients = std::move(coefficients);
+  nodes_.back().constant = constant;
+  return made;
 }
 
 TensorHandle CodeWriter::Multiply(TensorHandle a, TensorHandle b) {
-  const TensorHandle made = AddCode("", {a, b}, "product", MaxWidth({a, b}));
-  nodes_.back().kind = Node::Kind::kMultiply;
-  return made;
+  return AddNode("", {a, b}, "product", MaxWidth({a, b}), 1, Node::Kind::kMultiply);
 }
 
 TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const TensorHandle> given) {
@@ -300,21 +293,21 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   const FunctionCode* const found = FindFunction(f);
   if (found == nullptr) {
     status_.Update(Unsupported(absl::StrCat("the function ", f, " is not covered")));
-    return AddCode("None", {}, f, width);
+    return AddNode("None", {}, f, width);
   }
   std::string code(found->code);
   const absl::string_view names[] = {found->number_0, found->number_1};
   for (size_t i = 0; i < numbers.size() && i < 2; ++i) {
     code = absl::StrReplaceAll(code, {{absl::StrCat("#", i), MarkNumber(names[i], numbers[i])}});
   }
-  return AddCode(std::move(code), std::move(operands),
+  return AddNode(std::move(code), std::move(operands),
                  std::string(found->hint.empty() ? found->name : found->hint), width, found->level);
 }
 
 TensorHandle CodeWriter::Step() { return AddName("step", "step", 1); }
 
 TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
-  return AddCode(absl::StrCat(site.path ? "drop_path" : "F.dropout", "($0, ",
+  return AddNode(absl::StrCat(site.path ? "drop_path" : "F.dropout", "($0, ",
                               MarkNumber("p", site.p), ", self.training)"),
                  {a}, "dropped", node(a).width);
 }
@@ -390,7 +383,7 @@ TensorHandle CodeWriter::Learned(const LearnedSite& site) {
   if (dims.empty() || place.width > 1) dims.push_back(MarkNumber("width", place.width));
   std::string code = UseMember(place.name, ParameterCode(dims));
   if (!indices.empty()) absl::StrAppend(&code, "[", absl::StrJoin(indices, ", "), "]");
-  return AddCode(code, {}, "learned", place.width);
+  return AddNode(code, {}, "learned", place.width);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHandle a) {
@@ -399,7 +392,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Linear(const LinearSite& site, TensorHa
     make =
         absl::StrCat("Dot(", MarkNumber("d_in", site.in), site.spec->bias ? ", bias=True)" : ")");
   }
-  return AddCode(Call(site.name, make, "$0"), {a}, site.spec->name, site.out);
+  return AddNode(Call(site.name, make, "$0"), {a}, site.spec->name, site.out);
 }
 
 absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
@@ -417,7 +410,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Norm(const NormSite& site,
     code = absl::StrCat(absl::StrReplaceAll(code, {{"$0", "@0" + heads}, {"$1", "@1" + heads}}),
                         ".flatten(-2)");
   }
-  return AddCode(code, {inputs.begin(), inputs.end()}, site.slot.substr(0, site.slot.find('.')),
+  return AddNode(code, {inputs.begin(), inputs.end()}, site.slot.substr(0, site.slot.find('.')),
                  site.width);
 }
 

@@ -111,9 +111,8 @@ class CodeWriter : public FormulaBackend {
   friend class SublayerWriter;
 
   const Node& node(TensorHandle id) const { return nodes_[static_cast<size_t>(id)]; }
-  TensorHandle Add(Node node);
-  TensorHandle AddCode(std::string code, std::vector<TensorHandle> operands, std::string hint,
-                       int64_t width, int level = 3);
+  TensorHandle AddNode(std::string code, std::vector<TensorHandle> operands, std::string hint,
+                       int64_t width, int level = 3, Node::Kind kind = Node::Kind::kCode);
   TensorHandle AddName(const std::string& name, const std::string& key, int64_t width);
   int64_t MaxWidth(absl::Span<const TensorHandle> operands) const;
 
