@@ -50,10 +50,6 @@ std::string Marked(absl::string_view name, absl::string_view text) {
   return absl::StrCat(std::string(1, kOpen), name, "=", text, std::string(1, kClose));
 }
 
-bool IsIdentifierPart(char c) {
-  return c == '_' || absl::ascii_isalnum(static_cast<unsigned char>(c));
-}
-
 // Whole numbers of the items of a loop, in equal steps.
 struct Progression {
   int64_t first, step;
@@ -113,6 +109,10 @@ std::string Unmark(absl::string_view code) {
   return text;
 }
 
+std::string ParameterCode(const std::vector<std::string>& dims) {
+  return absl::StrCat("nn.Parameter(torch.empty(", absl::StrJoin(dims, ", "), "))");
+}
+
 std::string FillIn(absl::string_view text, const std::map<std::string, std::string>& blocks) {
   std::string filled;
   for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
@@ -132,10 +132,13 @@ std::string FillIn(absl::string_view text, const std::map<std::string, std::stri
 }
 
 bool HasIdentifier(absl::string_view code, absl::string_view name) {
+  const auto is_part = [&](size_t i) {
+    return i < code.size() &&
+           (code[i] == '_' || absl::ascii_isalnum(static_cast<unsigned char>(code[i])));
+  };
   for (size_t at = code.find(name); at != absl::string_view::npos; at = code.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    const bool begins = at == 0 || (!IsIdentifierPart(code[at - 1]) && code[at - 1] != '.');
-    if (begins && (end == code.size() || !IsIdentifierPart(code[end]))) return true;
+    const bool is_attribute = at > 0 && code[at - 1] == '.';
+    if (!is_attribute && !is_part(at - 1) && !is_part(at + name.size())) return true;
   }
   return false;
 }

@@ -31,6 +31,9 @@ std::string MarkNumber(absl::string_view name, int64_t value);
 // Returns `code` with plain numbers.
 std::string Unmark(absl::string_view code);
 
+// Returns code that makes a parameter: "nn.Parameter(torch.empty(16))".
+std::string ParameterCode(const std::vector<std::string>& dims);
+
 // Returns true if `code` contains the identifier `name`.
 bool HasIdentifier(absl::string_view code, absl::string_view name);
 

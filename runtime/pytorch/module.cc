@@ -255,7 +255,7 @@ class ModuleWriter {
     const auto add = [&text](const std::vector<std::string>& lines) {
       for (const std::string& line : lines) absl::StrAppend(&text, Unmark(line), "\n");
     };
-    std::set<std::string> made = OwnDicts(begin);
+    std::set<std::string> made = IndexedNames(begin.sets);
     made.insert(carried_.begin(), carried_.end());
     for (const TokenTable& table : model_.token_tables) made.erase(table.name);
     if (given_.count("step") + begin.reads.count("step") + end.reads.count("step") > 0) {
@@ -269,11 +269,10 @@ class ModuleWriter {
   }
 
   std::string Loss(const std::string& classes) const {
-    std::string text = "loss = F.cross_entropy(rows, targets, ignore_index=-1";
-    if (recipe_.label_smoothing > 0) {
-      absl::StrAppend(&text, ", label_smoothing=", NumberCode(recipe_.label_smoothing));
-    }
-    text += ")\n";
+    const double smoothing = recipe_.label_smoothing;
+    std::string text = absl::StrCat(
+        "loss = F.cross_entropy(rows, targets, ignore_index=-1",
+        smoothing > 0 ? absl::StrCat(", label_smoothing=", NumberCode(smoothing)) : "", ")\n");
     if (recipe_.z_loss > 0) {
       absl::StrAppend(&text, "loss = loss + ", NumberCode(recipe_.z_loss),
                       " * rows.logsumexp(-1)[targets >= 0].square().mean()\n");

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
-#include "runtime/base/text_format.h"
 #include "runtime/pytorch/code.h"
 
 namespace plumb {
@@ -22,9 +21,7 @@ std::string ShippedClass(const NormPlugin& plugin) {
 std::string ValueCode(const std::string& name, const NormAttrValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
   if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
-  if (const auto* whole = std::get_if<int64_t>(&value)) {
-    return MarkNumber(name, *whole);
-  }
+  if (const auto* whole = std::get_if<int64_t>(&value)) return MarkNumber(name, *whole);
   return MarkNumber(name, std::get<double>(value));
 }
 
@@ -69,8 +66,8 @@ std::string NormClassText(const NormInstance& instance) {
     for (const int64_t size : param.dims) {
       dims.push_back(size == instance.dim() ? "dim" : absl::StrCat(size));
     }
-    absl::StrAppend(&parameters, "self.", param.name, " = nn.Parameter(torch.empty((",
-                    absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)))  # " : ")))  # ", param.doc,
+    if (dims.empty()) dims = {"()"};
+    absl::StrAppend(&parameters, "self.", param.name, " = ", ParameterCode(dims), "  # ", param.doc,
                     "\n");
   }
   const std::string text = absl::StrReplaceAll(ShippedCode("templates/norm_plugin"),

@@ -325,7 +325,7 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   PythonFunction inner;
   inner.owner = site.name;
   inner.is_sublayer = true;
-  std::vector<std::string> parameters = {"x", "x_k", "x_v"}, arguments;
+  std::vector<std::string> parameters = {"x", "x_k", "x_v"};
   parameters.resize(inputs.size());
   inner.own = {parameters.begin(), parameters.end()};
   for (size_t i = inputs.size(); i-- > 0;) inner.aliases[inputs[i]] = parameters[i];
@@ -344,7 +344,6 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   }
 
   // Names from outside that the sublayer uses are arguments.
-  for (size_t i = 0; i < inputs.size(); ++i) arguments.push_back(absl::StrCat("$", i));
   std::set<std::string> outside = IndexedNames(inner.sets);
   for (const std::string& name : inner.reads) {
     outer->Read(name);
@@ -357,10 +356,10 @@ absl::StatusOr<TensorHandle> CodeWriter::Sublayer(const SublayerSite& site,
   code.forward = absl::StrCat("def forward(self, ", absl::StrJoin(parameters, ", "),
                               AfterCommas(outside, inner), "):");
   code.body = inner.lines;
-  const std::string module = UseMember(site.name, "", classes_.Add(of_class, std::move(code)));
-  return AddNode(
-      absl::StrCat(module, "(", absl::StrJoin(arguments, ", "), AfterCommas(outside, *outer), ")"),
-      {inputs.begin(), inputs.end()}, "output", d_model);
+  UseMember(site.name, "", classes_.Add(of_class, std::move(code)));
+  const std::string arguments = inputs.size() == 3 ? "$0, $1, $2" : "$0";
+  return AddNode(Call(site.name, "", arguments + AfterCommas(outside, *outer)),
+                 {inputs.begin(), inputs.end()}, "output", d_model);
 }
 
 }  // namespace plumb

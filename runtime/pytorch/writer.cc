@@ -30,8 +30,7 @@ constexpr absl::string_view kKeywords =
 // Names that model.py has for something else.
 constexpr absl::string_view kModuleNames =
     " torch nn F math self ids layer targets loss rows sum range dict enumerate heads rope "
-    "drop_path "
-    "concat softmax route share alibi visible Config positions ";
+    "drop_path concat softmax route share alibi visible Config positions ";
 // Names that the code of a sublayer has for something else.
 constexpr absl::string_view kSublayerNames =
     " x x_k x_v q k v q_rot k_rot context o gate up hidden down mask scores decay decays beta sink "
@@ -145,18 +144,13 @@ std::string PathCode(const std::string& path) {
 absl::StatusOr<std::string> CallCode(const std::string& function, const std::string& x) {
   if (function.empty()) return x;
   const FunctionCode* const found = FindFunction(function);
-  if (found == nullptr)
-    return Unsupported(absl::StrCat("the function ", function, " is not covered"));
+  if (found == nullptr) return Unsupported(absl::StrCat(function, " is not covered"));
   return absl::StrReplaceAll(found->code, {{"$0", x}});
 }
 
 std::string LinearCode(int64_t in, int64_t out, bool bias) {
   return absl::StrCat("nn.Linear(", MarkNumber("d_in", in), ", ", MarkNumber("d_out", out),
                       bias ? ")" : ", bias=False)");
-}
-
-std::string ParameterCode(const std::vector<std::string>& dims) {
-  return absl::StrCat("nn.Parameter(torch.empty(", absl::StrJoin(dims, ", "), "))");
 }
 
 std::string ModuleList(const std::vector<std::string>& items, const std::string& count) {
@@ -292,7 +286,7 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   }
   const FunctionCode* const found = FindFunction(f);
   if (found == nullptr) {
-    status_.Update(Unsupported(absl::StrCat("the function ", f, " is not covered")));
+    status_.Update(Unsupported(absl::StrCat(f, " is not covered")));
     return AddNode("None", {}, f, width);
   }
   std::string code(found->code);
@@ -303,8 +297,6 @@ TensorHandle CodeWriter::Apply(const Function& function, absl::Span<const Tensor
   return AddNode(std::move(code), std::move(operands),
                  std::string(found->hint.empty() ? found->name : found->hint), width, found->level);
 }
-
-TensorHandle CodeWriter::Step() { return AddName("step", "step", 1); }
 
 TensorHandle CodeWriter::Drop(const DropSite& site, TensorHandle a) {
   return AddNode(absl::StrCat(site.path ? "drop_path" : "F.dropout", "($0, ",

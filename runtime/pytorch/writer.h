@@ -55,7 +55,7 @@ class CodeWriter : public FormulaBackend {
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override;
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override;
   TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> given) override;
-  TensorHandle Step() override;
+  TensorHandle Step() override { return AddName("step", "step", 1); }
   TensorHandle Drop(const DropSite& site, TensorHandle a) override;
   TensorHandle Learned(const LearnedSite& site) override;
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override;
@@ -170,8 +170,6 @@ std::set<std::string> IndexedNames(const std::set<std::string>& names);
 absl::StatusOr<std::string> CallCode(const std::string& function, const std::string& x);
 // Returns marked code that makes a projection: "nn.Linear(16, 64, bias=False)".
 std::string LinearCode(int64_t in, int64_t out, bool bias);
-// Returns marked code that makes a parameter: "nn.Parameter(torch.empty(16))".
-std::string ParameterCode(const std::vector<std::string>& dims);
 // Returns the lines of __init__ that make the members, and the modules that contain them.
 std::vector<std::string> InitLines(const std::vector<Member>& members);
 // Returns the code of a list of modules, which has `count` items.

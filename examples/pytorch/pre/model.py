@@ -188,7 +188,8 @@ class Model(nn.Module):
         """Returns a model with the weights of a file that plumb wrote."""
         model = cls()
         tensors = read_safetensors(path)
-        parameters = dict(model.named_parameters()) | dict(model.named_buffers())
+        parameters = dict(model.named_parameters())
+        parameters |= {name: buffer for name, buffer in model.named_buffers() if name in tensors}
         if tensors.keys() != parameters.keys():
             raise ValueError(f"{path} has other tensors: {sorted(tensors.keys() ^ parameters.keys())}")
         with torch.no_grad():
