@@ -20,6 +20,12 @@ import plumb
 
 TOLERANCE = 1e-5
 
+# Models whose code is committed as examples/pytorch/NAME/model.py.
+COMMITTED = {
+    "pre": "examples/why_normalise/pre.pbtxt",
+    "hyper_connections": "examples/pytorch/hyper_connections/model.pbtxt",
+    "gemma2": "plugins/zoo/gemma-2-2b.pbtxt",
+}
 # Models that are refused, and a part of the message.
 REFUSED = {}
 
@@ -143,9 +149,10 @@ def main(golden, examples, *wanted):
         print(plumb.Model(runtime, plumb.Spec(text), seed=1).explain("pytorch"), end="")
         return 0
     failures, refused = [], []
-    shown = plumb.Model(runtime, plumb.Spec.from_file(examples / "why_normalise" / "pre.pbtxt")).explain("pytorch")
-    if shown != (examples / "pytorch" / "pre" / "model.py").read_text():
-        failures.append("examples/pytorch/pre/model.py is not the code of examples/why_normalise/pre.pbtxt")
+    for name, source in COMMITTED.items():
+        code = plumb.Model(runtime, plumb.Spec.from_file(examples.parent / source)).explain("pytorch")
+        if code != (examples / "pytorch" / name / "model.py").read_text():
+            failures.append(f"examples/pytorch/{name}/model.py is not the code of {source}")
     for name in wanted or cases:
         text, expected_of = cases[name]
         try:
