@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/text_format.h"
-#include "runtime/pytorch/norms.h"
 
 namespace plumb {
 namespace {
@@ -82,6 +81,8 @@ std::string Joined(const ClassCode& code) {
 }
 
 }  // namespace
+
+std::string ShippedCode(const std::string& name) { return PythonFiles()[name]; }
 
 absl::Status Unsupported(absl::string_view what) {
   return absl::UnimplementedError(absl::StrCat("PyTorch code: ", what));

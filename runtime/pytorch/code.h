@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python code whose numbers are marked, so that code that differs only in numbers can become one
-// class with arguments, or one loop. Stateless functions, and ClassTable, which is
-// thread-compatible.
+// Python code that ships with plumb, and code whose numbers are marked, so that code that differs
+// only in numbers can become one class with arguments, or one loop. Stateless functions, and
+// ClassTable, which is thread-compatible.
 #ifndef PLUMB_RUNTIME_PYTORCH_CODE_H_
 #define PLUMB_RUNTIME_PYTORCH_CODE_H_
 
@@ -16,6 +16,14 @@
 #include "absl/strings/string_view.h"
 
 namespace plumb {
+
+// Returns the files of Python code that are embedded at build time, by folder and name without
+// ".py": "pytorch/rms_norm" for the norm of this id, "helpers/rope" for a helper, "templates/class"
+// for text with gaps.
+std::map<std::string, std::string> PythonFiles();
+
+// Returns the text of a file; "" if there is none.
+std::string ShippedCode(const std::string& name);
 
 // Returns the error for a part of a model that the code does not cover.
 absl::Status Unsupported(absl::string_view what);

@@ -13,7 +13,7 @@ foreach(path IN LISTS FILES)
   string(APPEND entries "      {\"${folder}/${name}\",${literals}},\n")
 endforeach()
 file(WRITE "${OUTPUT}" "// Made by runtime/pytorch/embed_python.cmake.
-#include \"runtime/pytorch/norms.h\"
+#include \"runtime/pytorch/code.h\"
 
 namespace plumb {
 

@@ -36,8 +36,6 @@ std::string NormClassName(const NormPlugin& plugin) {
 
 }  // namespace
 
-std::string ShippedCode(const std::string& name) { return PythonFiles()[name]; }
-
 absl::StatusOr<std::string> MakeNorm(const NormPlugin& plugin, const NormAttrs& attrs,
                                      int64_t dim) {
   if (plugin.cross_row()) {
