@@ -15,8 +15,8 @@
 namespace plumb {
 namespace {
 
-absl::Status Export(const api::Model& model, const std::string& recipe, int64_t step,
-                    const std::string& out) {
+absl::Status WriteModel(const api::Model& model, const std::string& recipe, int64_t step,
+                        const std::string& out) {
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(out));
   api::ExplainOptions options;
   options.stage = api::Stage::kPyTorch;
@@ -44,7 +44,7 @@ absl::Status Export(const api::Model& model, const std::string& recipe, int64_t 
 
 absl::Status ExportPyTorch(const api::Model& model, const std::string& recipe, int64_t step,
                            const std::string& out) {
-  return OrOutOfMemory("the weights", [&] { return Export(model, recipe, step, out); });
+  return OrOutOfMemory("the weights", [&] { return WriteModel(model, recipe, step, out); });
 }
 
 absl::Status ExportRunAsPyTorch(HostRuntime* runtime, const ExportRequest& request) {

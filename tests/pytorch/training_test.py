@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains models with plumb and with their PyTorch code from the same weights on the same batches: the losses of 20
-steps of AdamW are equal. Skipped without torch.
+"""Trains models, and one that reads the step, with plumb and with their PyTorch code from the same weights on the same
+batches: the losses of 20 steps of AdamW are equal. Skipped without torch.
 
     training_test.py MODEL ..
 """
@@ -14,6 +14,7 @@ except ImportError:
     print("skipped: there is no torch")
     sys.exit(77)
 
+import export_test
 import golden_test
 import plumb
 
@@ -49,8 +50,9 @@ def train(runtime, text):
 def main(*files):
     torch.set_num_threads(1)
     runtime, failed = plumb.Runtime(), False
-    for file in files:
-        ours, theirs = train(runtime, pathlib.Path(file).read_text() + "\nvocab_size: 27\n")
+    models = {"prores": export_test.MODEL, **{file: pathlib.Path(file).read_text() for file in files}}
+    for file, text in models.items():
+        ours, theirs = train(runtime, text + "\nvocab_size: 27\n")
         difference = max(abs(a - b) for a, b in zip(ours, theirs))
         print(f"{file}: losses {ours[0]:.4f} to {ours[-1]:.4f}, differ by at most {difference:.1e}")
         failed = failed or not difference <= TOLERANCE or ours[0] == ours[-1]
