@@ -173,9 +173,8 @@ class ModuleWriter {
           code.body.push_back(absl::StrCat(python, " = dict(", python, ")"));
         }
       }
-      for (std::string& line : WithDicts(layer, OwnDicts(layer))) {
-        code.body.push_back(std::move(line));
-      }
+      const std::vector<std::string> lines = WithDicts(layer, OwnDicts(layer));
+      code.body.insert(code.body.end(), lines.begin(), lines.end());
       code.body.push_back(absl::StrCat("return x", AfterCommas(returned_, layer)));
       layers_.push_back(code_.classes().Add("Layer", std::move(code)));
     }

@@ -267,7 +267,8 @@ class SublayerWriter {
     using Decay = LinearAttentionSpec::Decay;
     const LinearAttentionSpec& spec = site_.spec->linear_attention;
     const LinearAttentionNumbers numbers = OrFail(EvaluateLinearAttention(spec, site_.scope));
-    const std::string n_head = MarkNumber("n_head", numbers.n_head);
+    const std::string n_head = MarkNumber("n_head", numbers.n_head),
+                      n_key_head = MarkNumber("n_key_head", numbers.n_key_head);
     std::string arguments;
     if (spec.decay != Decay::kNone) {
       const int64_t width = numbers.n_head * (spec.decay == Decay::kPerKey ? numbers.key_dim : 1);
@@ -290,7 +291,6 @@ class SublayerWriter {
     };
     const std::string q = project("q", numbers.keys()), k = project("k", numbers.keys()),
                       v = project("v", numbers.values());
-    const std::string n_key_head = MarkNumber("n_key_head", numbers.n_key_head);
     const Value context =
         Point("linear_attention.context",
               {absl::StrCat("linear_attention(", absl::StrJoin({q, k, v, n_head, n_key_head}, ", "),

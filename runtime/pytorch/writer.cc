@@ -129,12 +129,20 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
+// Returns true for a name that Python cannot have: "1_2", the second call of an index.
+bool IsNumberedCall(absl::string_view part) {
+  return absl::ascii_isdigit(static_cast<unsigned char>(part[0])) && !ToNumber(part);
+}
+
 // Returns a path as code: "self.attention.norm", "self.norm[2]" for "norm.2".
 std::string PathCode(const std::string& path) {
   std::string code = "self";
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
-    const auto index = ToNumber(part);
-    absl::StrAppend(&code, index ? absl::StrCat("[", Index(*index), "]") : absl::StrCat(".", part));
+    if (const auto index = ToNumber(part)) {
+      absl::StrAppend(&code, "[", Index(*index), "]");
+    } else {
+      code = absl::Substitute(IsNumberedCall(part) ? "getattr($0, \"$1\")" : "$0.$1", code, part);
+    }
   }
   return code;
 }
@@ -184,10 +192,13 @@ std::vector<std::string> InitLines(const std::vector<Member>& members) {
   // A module is made before what belongs to it.
   const std::function<void(const std::string&)> add = [&](const std::string& path) {
     if (path.empty() || !made.insert(path).second) return;
-    add(SplitPath(path).first);
-    const auto make = makes.find(path);
-    lines.push_back(
-        absl::StrCat(PathCode(path), " = ", make == makes.end() ? "nn.Module()" : make->second));
+    const auto [parent, leaf] = SplitPath(path);
+    add(parent);
+    const auto found = makes.find(path);
+    const std::string make = found == makes.end() ? "nn.Module()" : found->second;
+    lines.push_back(IsNumberedCall(leaf) ? absl::Substitute("$0.add_module(\"$1\", $2)",
+                                                            PathCode(parent), leaf, make)
+                                         : absl::StrCat(PathCode(path), " = ", make));
   };
   for (const Member& member : members) {
     const auto [parent, leaf] = SplitPath(member.path);
@@ -318,10 +329,6 @@ TensorHandle CodeWriter::TokenEmbedding(const TokenEmbeddingSite& site) {
 
 absl::Status CodeWriter::CheckMember(const std::string& name, const std::string& path) const {
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
-    if (absl::ascii_isdigit(static_cast<unsigned char>(part[0])) && !ToNumber(part)) {
-      return Unsupported(absl::StrCat(name, ": a name with an index that is called twice is not ",
-                                      "covered; give each call an index of its own"));
-    }
     if (Contains(kKeywords, part) || Contains(kAttributes, part)) {
       return Unsupported(absl::StrCat(
           "\"", part, "\" is a word of Python or an attribute of torch.nn.Module; rename it"));
@@ -636,13 +643,11 @@ TensorHandle CodeWriter::RunPoint(absl::string_view point, const std::string& na
 // -- Functions
 
 TensorHandle CodeWriter::Embed() {
-  const int64_t width = model_.embedding_width, offset = model_.positions.offset;
+  const int64_t width = model_.embedding_width, d_model = model_.dims.d_model;
+  const int64_t offset = model_.positions.offset;
   std::string x =
       Call("embedding.token", absl::StrCat("nn.Embedding(config.vocab_size, ", width, ")"), "ids");
-  if (width != model_.dims.d_model) {
-    x = Call("embedding.project",
-             absl::StrCat("nn.Linear(", width, ", config.d_model, bias=False)"), x);
-  }
+  if (width != d_model) x = Call("embedding.project", LinearCode(width, d_model, false), x);
   const absl::StatusOr<double> scale = EvaluateEmbeddingScale(model_);
   status_.Update(scale.status());
   if (scale.ok() && *scale != 1) x = absl::StrCat(NumberCode(*scale), " * ", x);
@@ -680,15 +685,12 @@ void CodeWriter::EndLayer(int64_t, TensorHandle) {
 
 absl::Status CodeWriter::Head(TensorHandle x, AtPoint at_point) {
   Flush();
-  const int64_t width = model_.embedding_width;
-  const std::string bias = model_.head_bias ? ")" : ", bias=False)";
+  const int64_t width = model_.embedding_width, d_model = model_.dims.d_model;
   std::string code = Render(x).text;
-  if (width != model_.dims.d_model) {
-    code = Call("head.project", absl::StrCat("nn.Linear(config.d_model, ", width, ", bias=False)"),
-                code);
-  }
+  if (width != d_model) code = Call("head.project", LinearCode(d_model, width, false), code);
   if (!model_.tie_embeddings) {
-    code = Call("head", absl::StrCat("nn.Linear(", width, ", config.vocab_size", bias), code);
+    const std::string bias = model_.head_bias ? "" : ", bias=False";
+    code = Call("head", absl::Substitute("nn.Linear($0, config.vocab_size$1)", width, bias), code);
   } else {
     absl::StrAppend(&code, ", self.embedding.token.weight");
     if (model_.head_bias) {
