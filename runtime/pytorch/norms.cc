@@ -57,8 +57,12 @@ std::string NormClassText(const NormInstance& instance) {
   const NormPlugin& plugin = instance.plugin();
   if (std::string text = ShippedClass(plugin); !text.empty()) return text;
   std::vector<std::string> arguments = {"self", "dim"};
-  for (const NormAttrSpec& attr : plugin.attrs()) arguments.push_back(attr.name + "=None");
   std::string parameters;
+  for (const NormAttrSpec& attr : plugin.attrs()) {
+    const std::string value = Unmark(ValueCode(attr.name, attr.default_value));
+    arguments.push_back(absl::StrCat(attr.name, "=", value));
+    absl::StrAppend(&parameters, "self.", attr.name, " = ", attr.name, "\n");
+  }
   for (const NormParam& param : instance.params()) {
     std::vector<std::string> dims;
     for (const int64_t size : param.dims) {

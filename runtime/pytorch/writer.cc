@@ -164,9 +164,7 @@ std::string LinearCode(int64_t in, int64_t out, bool bias) {
 std::string ModuleList(const std::vector<std::string>& items, const std::string& count) {
   const bool equal = std::all_of(items.begin(), items.end(),
                                  [&](const std::string& item) { return item == items[0]; });
-  if (equal) {
-    return absl::Substitute("nn.ModuleList($0 for _ in range($1))", items[0], count);
-  }
+  if (equal) return absl::Substitute("nn.ModuleList($0 for _ in range($1))", items[0], count);
   return absl::StrCat("nn.ModuleList([\n    ", absl::StrJoin(items, ",\n    "), ",\n])");
 }
 
