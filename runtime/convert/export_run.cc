@@ -22,6 +22,7 @@
 #include "runtime/base/status.h"
 #include "runtime/client/model.h"
 #include "runtime/convert/import_files.h"
+#include "runtime/convert/import_run.h"
 #include "runtime/convert/zoo.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/schema/reader.h"
@@ -390,21 +391,41 @@ class Assembly {
   std::map<std::string, std::vector<Part>> sources_;
 };
 
-// Adds the ids of the run's special tokens to config.json, null for none, since otherwise readers
-// assume ids of their own. Keeps those of the imported config.json or the family.
-void PutMissingIds(const SpecialTokens& special, Json* config) {
+Json SpecialTokenIds(const SpecialTokens& special) {
   Json ids = Json::object();
   PutSpecialTokenIds(special, &ids);
-  for (auto& [key, value] : ids.items()) {
-    if (!config->contains(key)) (*config)[key] = value;
+  return ids;
+}
+
+// Puts the ids of the run's special tokens into config.json, null for none, since otherwise readers
+// assume ids of their own. Keeps those that it has if `keeps_known`.
+void PutIds(const SpecialTokens& special, bool keeps_known, Json* config) {
+  const Json ids = SpecialTokenIds(special);
+  for (const auto& [key, value] : ids.items()) {
+    if (!keeps_known || !config->contains(key)) (*config)[key] = value;
   }
 }
 
-// Writes the tokenizer's files and generation_config.json: those of an imported run, else generated
-// ones.
-absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
+// Returns the imported run whose tokenizer's files (with its chat template, and its defaults for
+// sampling) are also those of the run: itself, or the one that it began with if that makes the same
+// tokens of texts, and begins and ends them with the same ones; "" if there is none.
+absl::StatusOr<std::string> FindTokenizerFiles(const std::string& run, const std::string& origin,
+                                               const RunFiles& files) {
+  if (IsImportedRun(run)) return run;
+  if (origin == run || !IsImportedRun(origin) || !files.tokenizer.ok()) return std::string();
+  PLUMB_ASSIGN_OR_RETURN(const RunFiles base, ReadRunFiles(origin, {}));
+  if (!base.tokenizer.ok()) return std::string();
+  PLUMB_ASSIGN_OR_RETURN(const std::string own, LibraryTokenizerJson(*files.tokenizer, false));
+  PLUMB_ASSIGN_OR_RETURN(const std::string other, LibraryTokenizerJson(*base.tokenizer, false));
+  const bool same = own == other && SpecialTokenIds(files.special) == SpecialTokenIds(base.special);
+  return same ? origin : std::string();
+}
+
+// Writes the tokenizer's files and generation_config.json: those of the imported run `source`, and
+// generated ones where it has none or is "".
+absl::Status WriteTokenizerFiles(const std::string& source, const RunFiles& files,
                                  int64_t context_length, const std::string& out) {
-  if (IsImportedRun(run)) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(run, out));
+  if (!source.empty()) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(source, out));
   const auto write = [&out](absl::string_view name, const std::string& text) -> absl::Status {
     const std::string path = JoinPath(out, name);
     return FileExists(path) ? absl::OkStatus() : WriteFileAtomically(path, text);
@@ -430,6 +451,7 @@ void StateType(const char* type, Json* config) {
 struct Target {
   Family family;
   Json config = Json::object();
+  std::string origin;  // the run, or the one with whose weights it began
 };
 
 // Returns the target family and, for a run that was imported or began with the weights of one, the
@@ -442,6 +464,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     PLUMB_ASSIGN_OR_RETURN(const InitSource init, GetInit(*json));
     if (!init.run.empty()) origin = init.weights;
   }
+  target.origin = origin;
   if (IsImportedRun(origin)) {
     PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
     if (name.empty()) name = imported.family;
@@ -480,6 +503,38 @@ absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runti
   return std::optional<ConfigValues>(*std::move(values));
 }
 
+// Fails unless the import of the checkpoint in `directory` has the weights of the model, and ends
+// texts with the tokens of the run. Leaves nothing in the directory.
+absl::Status ReadBack(HostRuntime* runtime, const ExportRequest& request,
+                      const SpecialTokens& special, const std::string& directory,
+                      api::Model* model) {
+  const std::string run = JoinPath(directory, "read-back");
+  ImportRequest import;
+  import.directory = directory;
+  import.out = run;
+  import.family_file = request.family_file;
+  const auto refuse = [](absl::string_view why) {
+    return absl::InternalError(absl::StrCat("the export is not what plumb imports: ", why));
+  };
+  const absl::StatusOr<ImportReport> imported = ImportCheckpoint(runtime, import);
+  if (!imported.ok()) return refuse(imported.status().message());
+  if (imported->end_tokens != special.end) return refuse("it has other end tokens");
+  {
+    PLUMB_ASSIGN_OR_RETURN(RunModel read, OpenRunModel(runtime, run, /*average=*/false));
+    PLUMB_ASSIGN_OR_RETURN(const Tensors own, GetTensors(model));
+    PLUMB_ASSIGN_OR_RETURN(const Tensors other, GetTensors(&read.model));
+    for (const auto& [name, tensor] : own) {
+      const auto found = other.find(name);
+      if (found == other.end() || found->second.data.size() != tensor.data.size() ||
+          std::memcmp(found->second.data.data(), tensor.data.data(),
+                      tensor.data.size() * sizeof(float)) != 0) {
+        return refuse(absl::StrCat(name, " differs"));
+      }
+    }
+  }
+  return RemoveTree(run);
+}
+
 absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& request) {
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
   PLUMB_ASSIGN_OR_RETURN(RunModel opened, OpenRunModel(runtime, request.run, request.average));
@@ -514,11 +569,22 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
   Assembly assembly(opened.model, std::move(pieces));
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorToWrite> tensors, assembly.Tensors());
+  PLUMB_ASSIGN_OR_RETURN(const auto constants, ConstantTensors(family, values));
+  for (const auto& [name, value] : constants) {
+    TensorToWrite write;  // without dimensions
+    write.name = name;
+    write.copy = [value = static_cast<float>(value)](int64_t /*begin*/, int64_t n, void* to) {
+      std::fill_n(static_cast<float*>(to), n, value);
+    };
+    tensors.push_back(std::move(write));
+  }
 
   config["torch_dtype"] = "float32";
   StateType("float32", &config);
   PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
-  PutMissingIds(files.special, &config);
+  PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer_files,
+                         FindTokenizerFiles(opened.run, target.origin, files));
+  PutIds(files.special, /*keeps_known=*/!tokenizer_files.empty(), &config);
   if (request.adapter) {
     PLUMB_ASSIGN_OR_RETURN(tensors, assembly.PeftTensors(updates, &config));
     if (description["bidirectional"]) config["task_type"] = nullptr;
@@ -532,7 +598,8 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
       absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace), "\n")));
   if (!request.adapter) {
     PLUMB_RETURN_IF_ERROR(WriteTokenizerFiles(
-        opened.run, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
+        tokenizer_files, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
+    PLUMB_RETURN_IF_ERROR(ReadBack(runtime, request, files.special, staged->path(), &opened.model));
   }
   PLUMB_RETURN_IF_ERROR(staged->Commit());
   ExportReport report{family.name, static_cast<int64_t>(tensors.size()), 0};

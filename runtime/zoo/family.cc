@@ -292,8 +292,10 @@ absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* f
     const Located in = at.Nested("ignore", i);
     const v1::Ignored& ignored = message.ignore(i);
     if (ignored.name().empty()) return ErrorAt(at.At("ignore", i), "ignore: name is missing");
-    IgnoredRule rule{in.GetText("name"), ignored.same_as(), std::nullopt, ignored.reason()};
+    IgnoredRule rule{in.GetText("name"), ignored.same_as(), std::nullopt, ignored.reason(),
+                     std::nullopt};
     PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, ignored.when(), "when"));
+    if (ignored.has_value()) rule.value = ignored.value();
     family->ignored.push_back(std::move(rule));
   }
   for (int i = 0; i < message.config_size(); ++i) {

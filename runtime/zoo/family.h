@@ -103,6 +103,7 @@ struct IgnoredRule {
   std::string same_as;  // "": no such condition
   std::optional<Expression> when;
   std::string reason;
+  std::optional<double> value;
 };
 
 struct IrrelevantRule {

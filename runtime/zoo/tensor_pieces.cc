@@ -2,8 +2,10 @@
 #include "runtime/zoo/tensor_pieces.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -194,6 +196,26 @@ int64_t CountNonFinite(absl::string_view dtype, absl::string_view data) {
     count += (bits & exponent) == exponent ? 1 : 0;
   }
   return count;
+}
+
+double ElementAt(absl::string_view dtype, absl::string_view data, int64_t i) {
+  const auto at = static_cast<size_t>(i);
+  if (dtype == "F32") {
+    float value;
+    std::memcpy(&value, data.data() + 4 * at, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, data.data() + 2 * at, sizeof(bits));
+  if (dtype != "F16" && dtype != "BF16") return std::numeric_limits<double>::quiet_NaN();
+  const int mantissa_bits = dtype == "F16" ? 10 : 7;
+  const int exponent = (bits & 0x7fff) >> mantissa_bits;
+  const int bias = dtype == "F16" ? 15 : 127, last = 2 * bias + 1;
+  const int mantissa = bits & ((1 << mantissa_bits) - 1), hidden = exponent > 0 ? 1 : 0;
+  if (exponent == last) return std::numeric_limits<double>::quiet_NaN();  // or infinite
+  const double size = std::ldexp((hidden << mantissa_bits) + mantissa,
+                                 std::max(exponent, 1) - bias - mantissa_bits);
+  return (bits & 0x8000) != 0 ? -size : size;
 }
 
 }  // namespace plumb

@@ -58,6 +58,8 @@ void CopyPiece(const TensorPiece& piece, const Shape& source,
 
 // Returns the number of NaN or infinite elements. `dtype`: "F32", "BF16" or "F16".
 int64_t CountNonFinite(absl::string_view dtype, absl::string_view data);
+// Returns element i of a tensor of F32, F16 or BF16; NaN for another type.
+double ElementAt(absl::string_view dtype, absl::string_view data, int64_t i);
 
 // Inverse of CopyPiece for f32: writes the elements of plumb's tensor to their places in source
 // `number`. Requires: WhyNot(source) is ""; `to` has the shape of the source.

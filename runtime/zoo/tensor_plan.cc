@@ -2,6 +2,7 @@
 #include "runtime/zoo/tensor_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -173,6 +174,7 @@ class Planner {
         continue;
       }
       CheckSame(tensor, *rule);
+      CheckValue(tensor, *rule);
       plan_.ignored.push_back({&tensor, rule->reason});
     }
     return absl::OkStatus();
@@ -205,6 +207,19 @@ class Planner {
     if (a.dtype == b.dtype && a.shape == b.shape && a.data == b.data) return;
     errors_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " must be equal to ",
                                    QuoteName(b.name), ", but differs"));
+  }
+
+  void CheckValue(const CheckpointTensor& tensor, const IgnoredRule& rule) {
+    if (!rule.value.has_value()) return;
+    const TensorEntry& entry = *tensor.entry;
+    constexpr double kRounding = 1.0 / 128;  // of bf16, and of small numbers in f16
+    for (int64_t i = 0; i < entry.shape.num_elements(); ++i) {
+      const double value = ElementAt(entry.dtype, entry.data, i);
+      if (std::abs(value - *rule.value) <= kRounding * std::abs(*rule.value)) continue;
+      errors_.push_back(absl::StrCat("another value: ", QuoteName(entry.name), " is ", value,
+                                     ", and plumb computes with ", *rule.value));
+      return;
+    }
   }
 
   const Family& family_;
@@ -247,6 +262,24 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
   if (errors.empty()) return pieces;
   return absl::InvalidArgumentError(absl::StrCat(family.file, ": does not fit its own model:\n  ",
                                                  ListDiagnostics(errors, "\n  ")));
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, double>>> ConstantTensors(
+    const Family& family, const ConfigValues& values) {
+  std::vector<std::pair<std::string, double>> tensors;
+  for (const IgnoredRule& rule : family.ignored) {
+    if (!rule.value.has_value()) continue;
+    for (int64_t layer = 0; layer < values.n_layer(); ++layer) {
+      const std::string name = FillTensorName(rule.name.value, layer, /*expert=*/0);
+      if (!tensors.empty() && tensors.back().first == name) continue;  // not of a layer
+      double holds = 1;
+      if (rule.when.has_value()) {
+        PLUMB_ASSIGN_OR_RETURN(holds, Evaluate(*rule.when, values, layer + 1));
+      }
+      if (holds != 0) tensors.emplace_back(name, *rule.value);
+    }
+  }
+  return tensors;
 }
 
 absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,

@@ -39,6 +39,11 @@ struct TensorPlan {
   std::vector<Ignored> ignored;
 };
 
+// Returns the names and the numbers of the tensors without dimensions that export writes in
+// addition to those of the model: the constants among the ignored ones (Ignored.value).
+absl::StatusOr<std::vector<std::pair<std::string, double>>> ConstantTensors(
+    const Family& family, const ConfigValues& values);
+
 // Plans all tensors. The plan refers to `checkpoint`. Errors: kInvalidArgument with a list of all
 // missing, surplus, misshapen and wrongly typed tensors.
 absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,

@@ -158,6 +158,26 @@ def exports_what_it_trained(binary, scratch):
                   (theirs["ids"], theirs["text"], theirs["ended"]), f"{name}: {ours} {theirs}")
 
 
+def keeps_what_its_base_had(binary, scratch):
+    """Fine-tunes an imported model: its chat template and its defaults for sampling stay, unless other tokens end texts."""
+    base, run, data = os.path.join(scratch, "BPE-DOCUMENTS-2-out"), os.path.join(scratch, "base"), os.path.join(scratch, "data.txt")
+    template = "{{ messages }}"
+    with open(os.path.join(base, "chat_template.jinja"), "w", encoding="utf-8") as file:
+        file.write(template)
+    write_json(os.path.join(base, "generation_config.json"), {**read_json(base, "generation_config.json"), "temperature": 0.6})
+    plumb(binary, "import", base, "--out", run)
+    for same, fields in ((True, ["format=DOCUMENTS"]), (False, ["format=DOCUMENTS", "end_token=a", "begin_token=c"])):
+        tuned, out = os.path.join(scratch, f"tuned-{same}"), os.path.join(scratch, f"tuned-{same}-out")
+        plumb(binary, "train", os.path.join(run, "model.pbtxt"), "--init", run, "--data", data, "--out", tuned,
+              "--set", "train.max_steps=3", "--set", f"train.data.tokenizer={run}",
+              *(word for field in fields for word in ("--set", "train.data." + field)))
+        plumb(binary, "export", tuned, "--out", out)
+        config, generation = read_json(out, "config.json"), read_json(out, "generation_config.json")
+        check(config["eos_token_id"] == generation["eos_token_id"], f"{config} and {generation}")
+        check(os.path.exists(os.path.join(out, "chat_template.jinja")) == same, f"same tokens: {same}: {os.listdir(out)}")
+        check((generation.get("temperature") == 0.6) == same, f"same tokens: {same}: {generation}")
+
+
 def rows(families):
     """Returns the table of PAGE."""
     def cell(names):
@@ -182,6 +202,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         stops_at_any(binary, scratch)
         exports_what_it_trained(binary, scratch)
+        keeps_what_its_base_had(binary, scratch)
     print(f"{len(families)} families end where their files say")
     return 0
 
