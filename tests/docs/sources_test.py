@@ -102,6 +102,10 @@ def main():
     placements = {placement.name: placement for placement in (Placement(read(path)) for path in paths)}
     errors = [f"plugins/placements/{name}.pbtxt {error}" for name, placement in placements.items() for error in placement.errors()]
     errors += page_errors(placements, read("docs/placements.md"))
+    compared = sum(any("compared" in each for each in placement.sources) for placement in placements.values())
+    for words in (f"{len(placements)} published placements ship.", f"and {compared} were compared with"):
+        if words not in read("README.md"):
+            errors.append(f"README.md does not say: {words}")
     page = read("docs/papers.md")
     part = re.search(r"(<!-- sources -->\n\n)(.*?)(\n\n<!-- end -->)", page, re.S)
     if not part:
