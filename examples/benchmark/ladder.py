@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-import check_page
+import ladder_results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -251,7 +251,7 @@ class Ladder:
             for needed in self.protocol["rungs"]:
                 if needed.get("placements", "all") == "all" and not self.facts(needed["name"]):
                     sys.exit(f"{rung['name']} needs {needed['name']} first, whose results choose its placements")
-            groups = check_page.pick(self.protocol, self.results, self.placements)
+            groups = ladder_results.pick(self.protocol, self.results, self.placements)
             write(os.path.join(self.results, "picked.json"), json.dumps({"protocol": self.hash, "groups": groups}, indent=1) + "\n")
         return [name for group in self.facts("picked")["groups"].values() for name in group]
 
