@@ -1,332 +1,318 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Recomputes the results of the ladder from its CSV files, and writes the tables of its page to stdout: check_page.py RESULTS
+"""Computes every number of the ladder's page again from the CSV files and the protocol, and fails with the names of those that differ:
 
-It shares no code with plumb, and fails if a difference from the baseline that plumb reported (RESULTS/RUNG.json) is another
-number here.
+    check_page.py PAGE RESULTS
+
+It uses numpy and scipy, and shares no code with make_page.py or ladder_results.py. Without numpy and scipy it exits with 77. Facts that
+only RUNG.json has are compared with it: processor time, equal models, and the version of plumb.
 """
-import collections
 import csv
+import fractions
 import gzip
+import hashlib
 import itertools
 import json
 import math
 import os
-import random
 import re
-import statistics
 import sys
 
+try:
+    import numpy as np
+    from scipy import stats
+except ImportError:
+    print("check_page.py needs numpy and scipy: python3 -m venv DIR && DIR/bin/pip install numpy scipy", file=sys.stderr)
+    sys.exit(77)
+
 HERE = os.path.dirname(os.path.abspath(__file__))
+MASK = (1 << 64) - 1
 
 
-def loss_of(run):
-    """Returns the validation loss of a run, or infinity if it diverged."""
-    return float(run["validation"]) if run["status"] == "finished" else math.inf
+def splitmix(state):
+    """Yields the numbers of SplitMix64 from a state."""
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        yield z ^ (z >> 31)
 
 
-def read_judged(results, rung):
-    """Returns the judged runs of a rung: {placement: {seed: (loss, collapsed)}}."""
-    runs = collections.defaultdict(dict)
-    with gzip.open(os.path.join(results, rung + ".csv.gz"), "rt", encoding="utf-8", newline="") as file:
-        for run in csv.DictReader(file):
-            if run["part"] == "judged":
-                runs[run["placement"]][int(run["seed"])] = loss_of(run), run["collapsed"] == "1"
-    return dict(runs)
+def ends(values, interval):
+    """Returns the interval of bootstrap values, which the head of ladder_results.py specifies."""
+    cut = math.floor((1 - fractions.Fraction(str(interval))) / 2 * len(values))
+    ordered = np.sort(values)
+    return [ordered[cut], ordered[-1 - cut]]
 
 
-# Tests of the difference between two placements.
-
-def t_tail(t, degrees):
-    """Returns the probability that Student's t exceeds `t`, by Simpson's rule over the angle atan(t / sqrt(degrees))."""
-    begin, steps = math.atan(t / math.sqrt(degrees)), 2000
-    width = (math.pi / 2 - begin) / steps
-    area = sum((1 if i in (0, steps) else 4 if i % 2 else 2) * math.cos(begin + i * width) ** (degrees - 1)
-               for i in range(steps + 1)) * width / 3
-    return area * math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi)
-
-
-def t_quantile(tail, degrees):
-    """Returns the t that is exceeded with this probability."""
-    low, high = 0.0, 1e4
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, degrees) > tail else (low, middle)
-    return low
+def flips(differences):
+    """Returns the exact p-value of the permutation test that changes signs. The sums of two halves are joined by numpy."""
+    size, bound = len(differences), abs(differences.sum()) - 1e-9 * np.abs(differences).sum()
+    parts = []
+    for part in (differences[: size // 2], differences[size // 2:]):
+        sums = np.zeros(1)
+        for value in part:
+            sums = np.concatenate([sums + value, sums - value])
+        parts.append(np.sort(sums))
+    if bound <= 0:
+        return 1.0
+    a, b = parts
+    above = len(b) - np.searchsorted(b, bound - a, side="left")
+    below = np.searchsorted(b, -bound - a, side="right")
+    return float(above.sum() + below.sum()) / 2.0**size
 
 
-def sign_flip_p(differences):
-    """Returns the exact p-value of the mean of differences whose signs are arbitrary."""
-    observed = abs(sum(differences)) * (1 - 1e-12)
-    flips = list(itertools.product((1, -1), repeat=len(differences)))
-    return sum(abs(sum(s * d for s, d in zip(signs, differences))) >= observed for signs in flips) / len(flips)
+def step_down(p_values):
+    """Returns p-values after Holm's step-down correction; None is not part of the family."""
+    keys = [key for key, p in p_values.items() if p is not None]
+    raw = np.array([p_values[key] for key in keys])
+    order = np.argsort(raw, kind="stable")
+    adjusted = np.minimum(1, np.maximum.accumulate((len(raw) - np.arange(len(raw))) * raw[order])) if len(raw) else raw
+    return {**dict.fromkeys(p_values), **{keys[i]: adjusted[k] for k, i in enumerate(order)}}
 
 
-def sign_p(lower, higher):
-    """Returns the exact p-value of so many lower and higher runs."""
-    n, k = lower + higher, min(lower, higher)
-    return min(1.0, 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n) if n else None
+class Results:
+    """Runs of a rung as arrays, and the numbers that follow from them."""
+
+    def __init__(self, protocol, index, folder):
+        self.protocol, self.name = protocol, protocol["rungs"][index]["name"]
+        with open(os.path.join(folder, self.name + ".json"), encoding="utf-8") as file:
+            self.facts = json.load(file)
+        with gzip.open(os.path.join(folder, self.name + ".csv.gz"), "rt", newline="") as file:
+            self.runs = list(csv.DictReader(file))
+        judged = [run for run in self.runs if run["part"] == "judged"]
+        self.names = sorted({run["placement"] for run in judged})
+        self.seeds = sorted({int(run["seed"]) for run in judged})
+        shape = len(self.names), len(self.seeds)
+        if len(judged) != shape[0] * shape[1]:
+            sys.exit(f"{self.name}: not every placement has the same judged seeds")
+        self.loss, self.collapsed = np.full(shape, np.nan), np.zeros(shape, bool)
+        for run in judged:
+            at = self.names.index(run["placement"]), self.seeds.index(int(run["seed"]))
+            self.collapsed[at] = run["collapsed"] == "1"
+            if run["status"] == "finished":
+                self.loss[at] = float(run["validation"])
+        self.rate = {run["placement"]: float(run["rate"]) for run in judged}
+        draws, n = splitmix(protocol["bootstrap"]["seed"] * 2**32 + index), len(self.seeds)
+        self.samples = [list(range(n))] + [[next(draws) * n // 2**64 for _ in range(n)] for _ in range(protocol["bootstrap"]["samples"])]
+        self.order = np.array([self.orders(sample) for sample in self.samples])
+        self.make_cells()
+
+    def orders(self, sample):
+        """Returns the order of placements: dense ranks of the number of diverged runs, then of the mean loss of the others."""
+        drawn = self.loss[:, sample]
+        failed = np.isnan(drawn)
+        counts = (~failed).sum(axis=1)
+        means = np.where(failed, 0, drawn).sum(axis=1) / np.maximum(1, counts)
+        return np.unique(np.stack([failed.sum(axis=1), means]).round(13), axis=1, return_inverse=True)[1].ravel()
+
+    def among(self, names):
+        """Returns the ranks of some placements among each other, in each sample."""
+        return stats.rankdata(self.order[:, [self.names.index(name) for name in names]], axis=1)
+
+    def make_cells(self):
+        protocol, places = self.protocol, self.among(self.names)
+        baseline = protocol["families"]["baseline"]
+        self.cells = {}
+        for i, name in enumerate(self.names):
+            finished = self.loss[i][~np.isnan(self.loss[i])]
+            half, double = (self.slope(name, factor) for factor in (0.5, 2))
+            self.cells[name] = {
+                "loss": finished.mean() if len(finished) else None, "rank": places[0, i],
+                "place": ends(places[1:, i], protocol["bootstrap"]["interval"]), "runs": len(self.seeds),
+                "diverged": int(np.isnan(self.loss[i]).sum()), "collapsed": int(self.collapsed[i].sum()),
+                "rate": self.rate[name], "half": half, "double": double}
+        pairs = {name: self.compare(name, baseline) for name in self.names if name != baseline}
+        adjusted = step_down({name: pair.pop("p") for name, pair in pairs.items()})
+        equal = step_down({name: pair.pop("p_equal") for name, pair in pairs.items()})
+        for name, pair in pairs.items():
+            pair.update(p_holm=adjusted[name], p_equal_holm=equal[name])
+            pair["outcome"] = self.outcome(name, pair)
+            self.cells[name].update(pair)
+        for name, same in self.facts["same_model"].items():
+            self.cells[name] = {"same": same, "outcome": self.cells[same].get("outcome", "equal")}
+
+    def slope(self, name, factor):
+        losses = {}
+        for run in self.runs:
+            if run["placement"] == name and run["part"] == "choosing":
+                loss = float(run["validation"]) if run["status"] == "finished" else math.nan
+                losses.setdefault(round(math.log2(float(run["rate"]) / self.rate[name]), 3), []).append(loss)
+        other = losses.get(round(math.log2(factor), 3))
+        if other is None:
+            return None
+        change = np.mean(other) - np.mean(losses[0])
+        return "diverged" if math.isnan(change) else change
+
+    def compare(self, name, baseline):
+        a, b = (self.loss[self.names.index(x)] for x in (name, baseline))
+        low, high = (np.where(np.isnan(x), np.inf, x) for x in (a, b))
+        found = {"mean": None, "low": None, "high": None, "test": "signs", "lower": int((low < high).sum()), "higher": int((low > high).sum()),
+                 "p": None, "p_equal": None}
+        if np.isnan(a + b).any():
+            decided = found["lower"] + found["higher"]
+            found["p"] = stats.binomtest(found["lower"], decided).pvalue if decided else 1.0
+            return found
+        collapsed = self.collapsed[[self.names.index(name), self.names.index(baseline)]].any()
+        found.update(mean=(a - b).mean(), test="sign flips" if collapsed else "t")
+        if len(a) > 1 and np.ptp(a - b) > 0:
+            test, margin = stats.ttest_rel(a, b), self.protocol["families"]["margin"]
+            found["low"], found["high"] = test.confidence_interval(0.95)
+            found["p"] = test.pvalue
+            if not collapsed:
+                found["p_equal"] = max(stats.ttest_1samp(a - b, -margin, alternative="greater").pvalue,
+                                       stats.ttest_1samp(a - b, margin, alternative="less").pvalue)
+        elif found["mean"] == 0 and len(a) > 1:
+            found["p"] = 1.0
+        if collapsed:
+            found["p"] = flips(a - b)
+        return found
+
+    def outcome(self, name, pair):
+        level = self.protocol["families"]["level"]
+        if pair["p_equal_holm"] is not None and pair["p_equal_holm"] < level:
+            return "equal"
+        if pair["p_holm"] is None or pair["p_holm"] >= level:
+            return "undecided"
+        if (pair["mean"] if pair["mean"] is not None else pair["higher"] - pair["lower"]) > 0:
+            return "worse"
+        return "better" if self.cells[name]["runs"] - self.cells[name]["diverged"] >= 2 else "undecided"
 
 
-def difference(runs, reference, margin):
-    """Compares the runs of a placement with those of the baseline, paired by seed."""
-    pairs = [(runs[seed], reference[seed]) for seed in sorted(runs) if seed in reference]
-    lower = sum(a[0] < b[0] for a, b in pairs)
-    higher = sum(a[0] > b[0] for a, b in pairs)
-    found = {"lower": lower, "higher": higher, "mean": None, "low": None, "high": None, "p": None, "p_equal": None}
-    if any(math.inf in (a[0], b[0]) for a, b in pairs):
-        return dict(found, test="signs", p=sign_p(lower, higher))
-    differences = [a[0] - b[0] for a, b in pairs]
-    n, mean = len(differences), statistics.fmean(differences)
-    found.update(mean=mean, test="t")
-    collapsed = any(a[1] or b[1] for a, b in pairs)
-    if n > 1 and max(differences) > min(differences):
-        error = statistics.stdev(differences) / math.sqrt(n)
-        half = t_quantile(0.025, n - 1) * error
-        found.update(low=mean - half, high=mean + half, p=2 * t_tail(abs(mean) / error, n - 1))
-        if not collapsed:
-            found["p_equal"] = t_tail((margin - abs(mean)) / error, n - 1)
-    if collapsed:
-        found.update(test="sign flips", p=sign_flip_p(differences))
-    return found
-
-
-def holm(p_values):
-    """Returns the p-values after Holm's correction, by the same keys."""
-    adjusted, largest = {}, 0.0
-    for tried, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, (len(p_values) - tried) * p))
-        adjusted[key] = largest
-    return adjusted
-
-
-def differences_of(protocol, judged):
-    """Returns each placement's difference from the baseline, with its outcome: better, worse, equal or undecided."""
-    rule = protocol["families"]
-    found = {name: difference(runs, judged[rule["baseline"]], rule["margin"])
-             for name, runs in judged.items() if name != rule["baseline"]}
-    for p, adjusted in (("p", "p_holm"), ("p_equal", "p_equal_holm")):
-        corrected = holm({name: pair[p] for name, pair in found.items() if pair[p] is not None})
-        for name, pair in found.items():
-            pair[adjusted] = corrected.get(name)
-    for name, pair in found.items():
-        pair["diverged"] = sum(loss == math.inf for loss, _ in judged[name].values())
-        pair["runs"] = len(judged[name])
-        sign = pair["mean"] if pair["mean"] is not None else pair["higher"] - pair["lower"]
-        pair["outcome"] = "undecided"
-        if pair["p_holm"] is not None and pair["p_holm"] < rule["level"]:
-            pair["outcome"] = "worse" if sign > 0 else "better"
-        if pair["p_equal_holm"] is not None and pair["p_equal_holm"] < rule["level"]:
-            pair["outcome"] = "equal"
-        if pair["outcome"] == "better" and pair["runs"] - pair["diverged"] < 2:
-            pair["outcome"] = "undecided"
-    return found
-
-
-def disagreements(found, reported):
-    """Returns the numbers of plumb's report that are others here."""
-    wrong = []
-    for name in sorted(set(found) | set(reported)):
-        if name not in found or name not in reported:
-            wrong.append(f"{name} is missing")
-            continue
-        for key, theirs in reported[name].items():
-            ours = found[name]["p_equal_holm" if key == "p_equal" else key]
-            if ours is None or theirs is None or isinstance(theirs, str):
-                same = ours == theirs
-            else:
-                same = abs(ours - theirs) <= 1e-6 + 1e-5 * abs(theirs)
-            if not same:
-                wrong.append(f"{name}: {key} is {ours} here, {theirs} in plumb's report")
-    return wrong
-
-
-# The order of placements, and how well it agrees between rungs.
-
-def standing(losses):
-    """Returns a number that orders placements: by the share of diverged runs, then by the mean of the others."""
-    finished = [loss for loss in losses if loss < math.inf]
-    return 1e6 * (1 - len(finished) / len(losses)) + (statistics.fmean(finished) if finished else 0)
-
-
-def ranks(values):
-    """Returns the rank of each value from 1, ties with their mean."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
-    first = 0
-    while first < len(order):
-        last = first
-        while last + 1 < len(order) and values[order[last + 1]] == values[order[first]]:
-            last += 1
-        for i in order[first:last + 1]:
-            found[i] = (first + last) / 2 + 1
-        first = last + 1
-    return found
-
-
-def spearman(a, b):
-    a, b = ranks(a), ranks(b)
-    middle = (len(a) + 1) / 2
-    product = sum((x - middle) * (y - middle) for x, y in zip(a, b))
-    scale = math.sqrt(sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b))
-    return product / scale if scale else None
-
-
-def resampled(protocol, judged, source):
-    """Returns the standings of the runs as they are, and of each bootstrap sample of seeds, common to all placements."""
-    seeds = sorted(set.intersection(*(set(runs) for runs in judged.values())))
-    samples = [seeds] + [source.choices(seeds, k=len(seeds)) for _ in range(protocol["bootstrap"]["samples"])]
-    return [{name: standing([runs[seed][0] for seed in sample]) for name, runs in judged.items()} for sample in samples]
-
-
-def percentiles(protocol, values):
-    """Returns the ends of the interval that has the protocol's share of the values in its middle."""
-    values = sorted(values)
-    cut = int((1 - protocol["bootstrap"]["interval"]) / 2 * len(values))
-    return values[cut], values[len(values) - 1 - cut]
-
-
-def correlation(protocol, a, b, names):
-    """Returns Spearman's correlation of two rungs over these placements, with its interval, or None of fewer than four."""
-    names = sorted(names)
-    if len(names) < 4:
+def correlate(a, b, names, interval):
+    """Returns Spearman's correlation of ranks by sample, or None. Of the first row scipy computes it."""
+    if len(names) < 4 or np.ptp(a[0]) == 0 or np.ptp(b[0]) == 0:
         return None
-    found = [spearman([x[name] for name in names], [y[name] for name in names]) for x, y in zip(a, b)]
-    sampled = [rho for rho in found[1:] if rho is not None]
-    return None if found[0] is None or not sampled else (found[0], *percentiles(protocol, sampled))
+    x, y = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (a, b))
+    scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))[1:]
+    sampled = (x * y).sum(axis=1)[1:][scale > 0] / scale[scale > 0]
+    if not len(sampled):
+        return None
+    low, high = ends(sampled, interval)
+    return {"placements": len(names), "rho": stats.spearmanr(a[0], b[0])[0], "low": low, "high": high}
 
 
-def pick(protocol, results, texts):
-    """Returns the placements for dear rungs by the protocol's rule. Fails if a rung with all placements has no results."""
-    rule = protocol["picked"]
-    first, own_ranks = collections.Counter(), collections.defaultdict(list)
-    for rung in protocol["rungs"]:
-        if rung.get("placements", "all") != "all":
-            continue
-        judged = read_judged(results, rung["name"])
-        samples = resampled(protocol, judged, random.Random(protocol["bootstrap"]["seed"]))
-        names = sorted(judged)
-        places = list(zip(*(ranks([sample[name] for name in names]) for sample in samples)))
-        for name, own in zip(names, places):
-            first[name] += percentiles(protocol, own[1:])[0] <= 1
-            own_ranks[name].append(own[0])
-
-    def arxiv(name):
-        return max(re.findall(r"arXiv:(\d{4}\.\d{5})", texts.get(name, "")), default="")
-
-    orders = {
-        "newest": sorted((name for name in own_ranks if arxiv(name)), key=lambda name: (arxiv(name), name), reverse=True),
-        "best": sorted(own_ranks, key=lambda name: (-first[name], statistics.fmean(own_ranks[name]), name)),
-        "moved": sorted(own_ranks, key=lambda name: (min(own_ranks[name]) - max(own_ranks[name]), name))}
-    picked = {"always": list(rule["always"])}
-    for group, order in orders.items():
-        taken = {name for names in picked.values() for name in names}
-        picked[group] = [name for name in order if name not in taken][:rule[group]]
-    return picked
+def classify(rungs, outcomes):
+    """Returns the classes of the protocol from a placement's outcomes by rung."""
+    axes = {axis: [outcomes[rung["name"]] for rung in rungs if axis in rung.get("axes", []) and rung["name"] in outcomes]
+            for axis in ("tokens", "depth", "width")}
+    together, lost = sum(axes.values(), []), {"worse", "equal"}
+    at = outcomes.get
+    tests = {
+        "helps everywhere": bool(together) and set(together) == {"better"},
+        "never": bool(together) and set(together) <= lost,
+        "only early": at("base") == "better" and axes["tokens"][-1] in lost,
+        "only deep": at("base") in lost and axes["depth"][-1] == "better",
+        "only wide": at("base") in lost and axes["width"][-1] == "better",
+        "only without warm-up": at("base") == "better" and at("warm_up") in lost}
+    return [name for name, holds in tests.items() if holds] or ["undecided"]
 
 
-def classes(protocol, outcomes):
-    """Returns the classes of a placement from its outcomes by rung."""
-    axes = collections.defaultdict(list)
-    for rung in protocol["rungs"]:
-        for axis in rung.get("axes", []):
-            if rung["name"] in outcomes:
-                axes[axis].append(outcomes[rung["name"]])
-    on_axes = sum(axes.values(), [])
-    lost = ("worse", "equal")
-    base = outcomes.get("base")
+def make_row(protocol, done, name):
+    cells = {rung.name: rung.cells[name] for rung in done if name in rung.cells}
+    full = [rung.cells[rung.cells[name].get("same", name)] for rung in done if name in rung.cells]
+    row = {"name": name, "cells": cells, "trained": len(cells), **{key: sum(cell[key] for cell in full) for key in ("runs", "diverged", "collapsed")}}
+    if name == protocol["families"]["baseline"]:
+        return row
+    outcomes = {rung: cell["outcome"] for rung, cell in cells.items()}
+    counts = {key: list(outcomes.values()).count(key) for key in ("better", "worse", "equal", "undecided")}
+    tops = [cell["high"] for cell in full if cell.get("high") is not None]
+    same = {cell.get("same") for cell in cells.values()}
+    return {**row, **counts, "best": min(tops) if tops else None, "classes": classify(protocol["rungs"], outcomes),
+            "same_model": same.pop() if len(same) == 1 else None}
+
+
+def make_answer(protocol, rows, done, pairs):
+    own = [row for row in rows if "classes" in row and row["same_model"] is None]
+    task = {rung["name"]: rung.get("task", protocol["defaults"]["task"]) for rung in protocol["rungs"] if rung.get("placements", "all") == "all"}
+    pairs = [pair for pair in pairs if pair["a"] in task and pair["b"] in task]
+    same = [pair["rho"] for pair in pairs if task[pair["a"]] == task[pair["b"]]]
+    other = [pair["rho"] for pair in pairs if task[pair["a"]] != task[pair["b"]]]
+    middle = [float(np.median(values)) if values else None for values in (same + other, same, other)]
+    classes = sorted({name for row in own for name in row["classes"]})
+    return {
+        "placements": len(own), "rungs": len(done), "better_once": len([row for row in own if row["better"] >= 1]),
+        "better_half": len([row for row in own if row["better"] / row["trained"] > 0.5]),
+        "better_always": [row["name"] for row in own if row["better"] == row["trained"]],
+        "never_better": len([row for row in own if not row["better"]]),
+        "reversed": [row["name"] for row in own if min(row["better"], row["worse"]) > 0],
+        "classes": {name: [row["name"] for row in own if name in row["classes"]] for name in classes},
+        "pairs": len(pairs), "median_rho": middle[0], "same_task_pairs": len(same), "same_task_rho": middle[1],
+        "other_task_pairs": len(other), "other_task_rho": middle[2], "pairs_without_order": len([pair for pair in pairs if pair["low"] <= 0])}
+
+
+def make_external(protocol, done):
+    path = os.path.join(HERE, "external.json")
     found = []
-    if on_axes and all(outcome == "better" for outcome in on_axes):
-        found.append("helps everywhere")
-    if on_axes and all(outcome in lost for outcome in on_axes):
-        found.append("never")
-    if base == "better" and axes["tokens"][-1] in lost:
-        found.append("only early")
-    for axis, word in (("depth", "only deep"), ("width", "only wide")):
-        if base in lost and axes[axis][-1] == "better":
-            found.append(word)
-    if base == "better" and outcomes.get("warm_up") in lost:
-        found.append("only without warm-up")
-    return found or ["undecided"]
+    for ladder in json.load(open(path, encoding="utf-8")) if os.path.exists(path) else []:
+        for rung in done:
+            names = sorted(set(rung.names) & set(ladder["losses"]))
+            outside = np.tile(stats.rankdata([ladder["losses"][name] for name in names]), (len(rung.samples), 1))
+            pair = correlate(rung.among(names), outside, names, protocol["bootstrap"]["interval"]) if names else None
+            if pair:
+                found.append({"name": ladder["name"], "source": ladder["source"], "rung": rung.name, **pair})
+    return found
 
 
-# The page.
+def compute(folder):
+    """Returns what the page's JSON should be."""
+    with open(os.path.join(HERE, "protocol.json"), "rb") as file:
+        text = file.read()
+    protocol, digest = json.loads(text), hashlib.sha256(text).hexdigest()[:16]
+    done = [Results(protocol, i, folder) for i, rung in enumerate(protocol["rungs"]) if os.path.exists(os.path.join(folder, rung["name"] + ".csv.gz"))]
+    stated = done[0].facts["protocol"]
+    pairs = []
+    for a, b in itertools.combinations(done, 2):
+        names = sorted(set(a.names) & set(b.names))
+        pair = correlate(a.among(names), b.among(names), names, protocol["bootstrap"]["interval"])
+        pairs += [{"a": a.name, "b": b.name, **pair}] if pair else []
+    rows = [make_row(protocol, done, name) for name in sorted(set().union(*(rung.cells for rung in done)))]
+    rows.sort(key=lambda row: (-row.get("better", 0), row.get("worse", 0), math.inf if row.get("best") is None else row["best"]))
+    by_name = {rung.name: {"compared": len(rung.names), "runs": len(rung.runs), "judged": len(rung.seeds),
+                           "minutes": rung.facts["processor_seconds"] / 60} for rung in done}
+    return {
+        "protocol": {**{key: value for key, value in protocol.items() if key in ("version", "families", "classes", "rates", "seeds", "picked", "bootstrap")},
+                     "hash": "quick-" + digest if stated.startswith("quick-") else digest},
+        "plumb": done[0].facts["plumb"], "rungs": [{**protocol["defaults"], **rung, **by_name.get(rung["name"], {})} for rung in protocol["rungs"]],
+        "answer": make_answer(protocol, rows, done, pairs), "correlations": pairs, "external": make_external(protocol, done), "placements": rows}
 
-def signed(value):
-    return f"{value:+.3f}".replace("-", "−")
 
-
-def shown(pair):
-    """Returns the cell of a difference in the table."""
-    if pair["mean"] is None:
-        text = f"lower with {pair['lower']}, higher with {pair['higher']} of {pair['runs']} seeds"
-    elif pair["low"] is None:
-        text = signed(pair["mean"])
-    else:
-        text = f"{signed(pair['mean'])} ({signed(pair['low'])} to {signed(pair['high'])})"
-    failed = f", diverged in {pair['diverged']} of {pair['runs']}" if pair["diverged"] else ""
-    return f"{text} {pair['outcome']}{failed}"
-
-
-def row(cells):
-    return "| " + " | ".join(cells) + " |"
-
-
-def page(protocol, facts, judged, differences):
-    rungs = list(judged)
-    source = random.Random(protocol["bootstrap"]["seed"])
-    samples = {rung: resampled(protocol, judged[rung], source) for rung in rungs}
-    yield f"Version {protocol['version']} of `protocol.json`. {protocol['families']['rule']}\n"
-    yield row(["rung", "placements", "runs", "minutes of a processor", "protocol"])
-    yield row(["---"] + ["---:"] * 3 + ["---"])
-    for rung in rungs:
-        yield row([rung, str(len(judged[rung])), str(facts[rung]["runs"]), f"{facts[rung]['processor_seconds'] / 60:.1f}",
-                   f"`{facts[rung]['protocol']}`"])
-    yield ("\n## Does the order of one rung hold on another?\n\nSpearman's correlation of the placements that two rungs have in "
-           f"common, with its {protocol['bootstrap']['interval']:.0%} interval by bootstrap over seeds, which pulls it towards 0.\n")
-    yield row([""] + rungs)
-    yield row(["---"] * (len(rungs) + 1))
-    for i, a in enumerate(rungs):
-        cells = []
-        for b in rungs[:i]:
-            found = correlation(protocol, samples[a], samples[b], set(judged[a]) & set(judged[b]))
-            cells.append("–" if found is None else "{:.2f} ({:.2f} to {:.2f})".format(*found).replace("-", "−"))
-        yield row([a] + cells + [""] * (len(rungs) - i))
-    yield "\n## Differences from pre\n"
-    for rung in rungs:
-        for twin, name in facts[rung]["same_model"].items():
-            yield f"On {rung}, `{twin}` is the same model as `{name}`.\n"
-    yield row(["placement", "class"] + rungs)
-    yield row(["---"] * (len(rungs) + 2))
-    for name in sorted(set().union(*differences.values())):
-        pairs = {rung: differences[rung][name] for rung in rungs if name in differences[rung]}
-        found = classes(protocol, {rung: pair["outcome"] for rung, pair in pairs.items()})
-        yield row([f"`{name}`", ", ".join(found)] + [shown(pairs[rung]) if rung in pairs else "" for rung in rungs])
+def differing(path, page, own, count):
+    """Yields a line for each value that differs, and counts the numbers in count[0]."""
+    if isinstance(own, dict) and isinstance(page, dict):
+        for key in sorted(set(own) | set(page)):
+            if key not in own or key not in page:
+                yield f"{path}.{key} is only {'on the page' if key in page else 'here'}"
+            else:
+                yield from differing(f"{path}.{key}", page[key], own[key], count)
+    elif isinstance(own, list) and isinstance(page, list):
+        if len(own) != len(page):
+            yield f"{path} has {len(page)} items on the page, {len(own)} here"
+        for i, (theirs, ours) in enumerate(zip(page, own)):
+            name = f".{ours['name']}" if isinstance(ours, dict) and "name" in ours else f"[{i}]"
+            yield from differing(path + name, theirs, ours, count)
+    elif isinstance(own, (int, float, np.number)) and isinstance(page, (int, float)):
+        count[0] += 1
+        if not abs(page - own) <= 1e-9 * max(1, abs(own)) or (own != 0 and abs(page / own - 1) > 1e-6 and abs(own) > 1e-12):
+            yield f"{path} is {page} on the page, {own} here"
+    elif own != page:
+        yield f"{path} is {page!r} on the page, {own!r} here"
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    results = sys.argv[1]
-    with open(os.path.join(HERE, "protocol.json"), encoding="utf-8") as file:
-        protocol = json.load(file)
-    facts, judged, differences, wrong = {}, {}, {}, []
-    for rung in (rung["name"] for rung in protocol["rungs"]):
-        if not os.path.exists(os.path.join(results, rung + ".csv.gz")):
-            continue
-        with open(os.path.join(results, rung + ".json"), encoding="utf-8") as file:
-            facts[rung] = json.load(file)
-        judged[rung] = read_judged(results, rung)
-        differences[rung] = differences_of(protocol, judged[rung])
-        wrong += [f"{rung}: {line}" for line in disagreements(differences[rung], facts[rung]["paired"])]
-    if not judged:
-        sys.exit(f"{results} has no results")
-    for key in ("protocol", "plumb"):
-        if len({str(rung[key]) for rung in facts.values()}) > 1:
-            wrong.append(f"{key} is not the same in all rungs")
-    print("\n".join(page(protocol, facts, judged, differences)))
+    with open(sys.argv[1], encoding="utf-8") as file:
+        block = re.search(r'<script type="application/json" id="ladder">(.*?)</script>', file.read(), re.S).group(1)
+    page = json.loads(block)
+    for row in page["placements"]:
+        row.pop("file")
+    count = [0]
+    wrong = list(differing("page", page, compute(sys.argv[2]), count))
     if wrong:
         sys.exit("\n".join(wrong))
+    print(f"{count[0]} numbers of the page agree")
 
 
 if __name__ == "__main__":
