@@ -6,7 +6,7 @@ const { margin, level, baseline } = ladder.protocol.families;
 const done = ladder.rungs.filter((rung) => rung.compared);
 const rowOf = new Map(ladder.placements.map((row) => [row.name, row]));
 const AXES = {
-  tokens: ["length: examples of the training", (rung) => rung.steps * rung.batch],
+  tokens: ["length: training examples", (rung) => rung.steps * rung.batch],
   depth: ["depth: layers", (rung) => rung.depth],
   width: ["width of the stream", (rung) => rung.width],
 };
@@ -32,6 +32,11 @@ const counted = (n, noun) => `${whole(n)} ${noun}${n === 1 ? "" : "s"}`;
 // Returns names in code, separated by commas.
 function listed(names, shown = (name) => code(name)) {
   return names.flatMap((name, i) => (i ? [i === names.length - 1 ? " and " : ", ", shown(name)] : [shown(name)]));
+}
+
+// Returns names like listed(), but folded if they are many.
+function folded(names) {
+  return names.length < 21 ? listed(names) : make("details", {}, make("summary", {}, `${names.length} placements`), listed(names));
 }
 
 // Returns the numbers of a placement on a rung, or of the other placement if it is the same model there.
@@ -80,8 +85,8 @@ function sayBetter() {
   const top = ladder.placements.filter((row) => row.better && !row.same_model).slice(0, 5);
   sentence(...(always.length ? [...listed(always), always.length === 1 ? " is" : " are"] : ["No placement is"]), " better than ", code(baseline),
     " on every rung with results that trained it. ",
-    `At least one rung finds ${whole(answer.better_once)} better, more than half of a placement’s rungs find ${whole(answer.better_half)}, and no rung finds `,
-    `${whole(answer.never_better)}. `,
+    `${counted(answer.better_once, "placement")} ${answer.better_once === 1 ? "is" : "are"} better on at least one of the rungs that trained it, `,
+    `${whole(answer.better_half)} on more than half of them, and ${whole(answer.never_better)} on none. `,
     top.length ? ["Most rungs: ", ...listed(top, (row) => make("span", {}, code(row.name), ` (${row.better} of ${row.trained})`)), "."] : "");
   byId("answer").append(make("p", { class: "note" },
     `Better or worse: p < ${level} after Holm’s correction over the placements of a rung, and not equal within ${margin} nats by two one-sided tests. `,
@@ -92,11 +97,11 @@ function sayClasses() {
   const { classes } = ladder.answer;
   const rules = Object.entries(ladder.protocol.classes).filter(([name]) => name !== "rule");
   const missing = ladder.rungs.filter((rung) => rung.axes.length && !rung.compared);
-  sentence("The protocol named these classes before the runs. ", missing.length
+  sentence(`The protocol named these classes before the runs. ${ladder.protocol.classes.rule} `, missing.length
     ? ["They use only rungs with results, and may change with those of ", ...listed(missing.map((rung) => rung.name)), "."] : "");
   byId("answer").append(make("dl", { class: "classes" }, rules.map(([name, rule]) => make("div", {},
     make("dt", {}, `${name} (${classes[name]?.length ?? 0})`),
-    make("dd", {}, make("span", { class: "rule" }, `${rule}. `), listed(classes[name] ?? []))))));
+    make("dd", {}, make("span", { class: "rule" }, `${rule}. `), folded(classes[name] ?? []))))));
 }
 
 function sayTransfer() {
@@ -107,11 +112,13 @@ function sayTransfer() {
   } else {
     sentence(`The median rank correlation of two rungs that train all placements is ${rho(answer.median_rho)} (${counted(answer.pairs, "pair")}): `,
       `${rho(answer.same_task_rho)} with the same task (${answer.same_task_pairs}), ${rho(answer.other_task_rho)} with different tasks (${answer.other_task_pairs}). `,
-      `In ${counted(answer.pairs_without_order, "pair")} the interval reaches 0 or is below it: there the order of one rung does not show the order of the other.`);
+      `${counted(answer.pairs_below_half, "pair")} ${answer.pairs_below_half === 1 ? "has" : "have"} less than 0.5: ranks on one rung explain less than a quarter of the variance `,
+      `of ranks on the other. In ${counted(answer.pairs_without_order, "pair")} the interval over seeds reaches 0.`);
   }
-  sentence(...(answer.reversed.length
-    ? ["What does not transfer: ", ...listed(answer.reversed), answer.reversed.length === 1 ? " is" : " are", " better than ", code(baseline), " on some rungs and worse on others."]
-    : ["No placement is found better on one rung and worse on another."]));
+  const { reversed } = answer;
+  if (reversed.length === 0) return sentence("No placement is found better on one rung and worse on another.");
+  sentence(`What does not transfer: ${counted(reversed.length, "placement")} ${reversed.length === 1 ? "is" : "are"} better than `, code(baseline), " on some rungs and worse on others.");
+  byId("answer").append(make("div", { class: "answer" }, folded(reversed)));
 }
 
 // The correlations.
@@ -128,7 +135,7 @@ function drawMatrix() {
     const pair = pairs.get(`${column.name} ${row.name}`);
     if (!pair) return make("td", { class: "note", title: "fewer than four placements in common" }, "–");
     const color = pair.rho < 0 ? "worse" : "better";
-    const cell = make("td", { style: `background: color-mix(in srgb, var(--${color}) ${Math.round(60 * Math.abs(pair.rho))}%, var(--page))` }, fixed(pair.rho, 2));
+    const cell = make("td", { class: pair.low <= 0 && pair.high >= 0 ? "weak" : "", style: `background: color-mix(in srgb, var(--${color}) ${Math.round(60 * Math.abs(pair.rho))}%, var(--page))` }, fixed(pair.rho, 2));
     const show = () => {
       byId("matrix").querySelector(".chosen")?.classList.remove("chosen");
       cell.classList.add("chosen");
@@ -140,7 +147,7 @@ function drawMatrix() {
   })));
   const heads = done.slice(0, -1).map((rung) => make("th", { scope: "col" }, make("span", {}, rung.name)));
   byId("matrix").append(make("thead", {}, make("tr", {}, make("th"), heads)), make("tbody", {}, body));
-  byId("pair").textContent = ladder.correlations.length ? "Point at a number for its interval." : "No two rungs have four placements in common yet.";
+  byId("pair").textContent = ladder.correlations.length ? "In italics: the interval contains 0." : "No two rungs have four placements in common yet.";
   byId("intervals").querySelector("div").append(table(["rung", "rung", "correlation", "interval", "placements"],
     ladder.correlations.map((pair) => [pair.a, pair.b, fixed(pair.rho, 2), `${fixed(pair.low, 2)} to ${fixed(pair.high, 2)}`, pair.placements])));
 }
@@ -155,7 +162,7 @@ function drawExternal() {
 // Returns a table; a cell is a text or {text, class}.
 function table(heads, rows) {
   const cell = (value) => (value?.text !== undefined ? make("td", { class: value.class }, value.text) : make("td", {}, String(value)));
-  return make("table", {}, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
+  return make("table", {}, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col", class: ["placement", "outcome"].includes(head) ? "text" : "" }, head)))),
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell)))));
 }
 
@@ -248,17 +255,17 @@ function factsOf(row) {
   return `better on ${row.better}, worse on ${row.worse}, equal on ${row.equal} of ${counted(row.trained, "rung")}; ${failed}`;
 }
 
-const HEADS = ["place", "placement", "loss", "difference", "95 % interval", "test", "p (Holm)", "p of equality", "diverged", "collapsed", "rate", "half rate", "twice", "outcome"];
+const HEADS = ["place", "placement", "outcome", "loss", "difference, 95 % interval", "test", "p, Holm", "p, equal", "diverged", "collapsed", "rate", "half", "twice"];
 
 // Returns the cells of a table's row, but for the placement's name.
 function figures(row, rung) {
   const cell = cellOf(row, rung);
   const slope = (value) => (typeof value === "number" ? signed(value) : value ?? "–");
-  const own = row.name !== baseline && cell.same !== baseline;
-  return [`${Math.round(cell.place[0])}–${Math.round(cell.place[1])}`, fixed(cell.loss), own && cell.mean !== null ? signed(cell.mean) : "–",
-    !own ? "–" : cell.mean === null ? `lower ${cell.lower}, higher ${cell.higher}` : cell.low === null ? "–" : `${signed(cell.low)} to ${signed(cell.high)}`,
-    own ? cell.test : "–", own ? pValue(cell.p_holm) : "–", own ? pValue(cell.p_equal_holm) : "–", `${cell.diverged} of ${cell.runs}`, `${cell.collapsed} of ${cell.runs}`,
-    cell.rate, slope(cell.half), slope(cell.double), { text: cell.same ? `same as ${cell.same}` : cell.outcome ?? "baseline", class: cell.outcome ?? "" }];
+  const outcome = { text: cell.same ? `same as ${cell.same}` : cell.outcome ?? "baseline", class: `text ${cell.outcome ?? ""}` };
+  const tests = row.name === baseline || cell.same === baseline ? ["–", "–", "–", "–"]
+    : [differenceText(cell), cell.test, pValue(cell.p_holm), pValue(cell.p_equal_holm)];
+  return [`${Math.round(cell.place[0])}–${Math.round(cell.place[1])}`, outcome, fixed(cell.loss), ...tests, `${cell.diverged} of ${cell.runs}`,
+    `${cell.collapsed} of ${cell.runs}`, cell.rate, slope(cell.half), slope(cell.double)];
 }
 
 function detail(row) {
@@ -293,7 +300,7 @@ function legendAxis(axis) {
 // Returns names of rungs in vertical text, above the columns of a chart.
 function legendNames(title, rungs, step) {
   const wide = step * rungs.length;
-  return make("div", {}, title, make("svg", { viewBox: `0 0 ${wide} 84` }, rungs.map((rung, i) => {
+  return make("div", {}, title, make("svg", { class: "names", viewBox: `0 0 ${wide} 84` }, rungs.map((rung, i) => {
     const x = xOf(i, rungs.length, wide) + 3;
     return make("text", { transform: `translate(${x} 82) rotate(-90)` }, rung.name);
   })));
@@ -340,8 +347,8 @@ function rungTable(rung) {
 }
 
 function drawTables() {
-  byId("columns").textContent = "Place is the interval of the rank by the bootstrap over seeds. Loss is the mean of the finished judged runs. Half rate and twice are the loss of the choosing runs at "
-    + "these rates less that at the rate of the placement; an interval is not corrected for the number of placements.";
+  byId("columns").textContent = "Place is the interval of the rank by the bootstrap over seeds. Loss is the mean of the finished judged runs. Half and twice are the loss of the choosing runs at half "
+    + "and at twice the rate less that at the rate itself. Intervals are not corrected for the number of placements; p-values are, by Holm.";
   for (const rung of ladder.rungs) {
     const summary = make("summary", {}, make("strong", {}, rung.name), ` ${conditions(rung)}${rung.compared ? `; ${counted(rung.judged, "judged seed")}` : "; no results yet"}`);
     const details = make("details", {}, summary);
