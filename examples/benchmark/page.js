@@ -113,7 +113,7 @@ function sayTransfer() {
     sentence(`The median rank correlation of two rungs that train all placements is ${rho(answer.median_rho)} (${counted(answer.pairs, "pair")}): `,
       `${rho(answer.same_task_rho)} with the same task (${answer.same_task_pairs}), ${rho(answer.other_task_rho)} with different tasks (${answer.other_task_pairs}). `,
       `${counted(answer.pairs_below_half, "pair")} ${answer.pairs_below_half === 1 ? "has" : "have"} less than 0.5: ranks on one rung explain less than a quarter of the variance `,
-      `of ranks on the other. In ${counted(answer.pairs_without_order, "pair")} the interval over seeds reaches 0.`);
+      `of ranks on the other. In ${counted(answer.pairs_without_order, "pair")} the interval over seeds contains 0 or is below it.`);
   }
   const { reversed } = answer;
   if (reversed.length === 0) return sentence("No placement is found better on one rung and worse on another.");
@@ -147,7 +147,7 @@ function drawMatrix() {
   })));
   const heads = done.slice(0, -1).map((rung) => make("th", { scope: "col" }, make("span", {}, rung.name)));
   byId("matrix").append(make("thead", {}, make("tr", {}, make("th"), heads)), make("tbody", {}, body));
-  byId("pair").textContent = ladder.correlations.length ? "In italics: the interval contains 0." : "No two rungs have four placements in common yet.";
+  byId("pair").textContent = ladder.correlations.length ? "Point at a number for its interval." : "No two rungs have four placements in common yet.";
   byId("intervals").querySelector("div").append(table(["rung", "rung", "correlation", "interval", "placements"],
     ladder.correlations.map((pair) => [pair.a, pair.b, fixed(pair.rho, 2), `${fixed(pair.low, 2)} to ${fixed(pair.high, 2)}`, pair.placements])));
 }
@@ -166,16 +166,16 @@ function table(heads, rows) {
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell)))));
 }
 
-// The rows of placements. A chart is `wide` units wide and 56 high.
+// The rows of placements. A chart is `wide` units wide.
 
-const HIGH = 56;
+const HIGH = 64;
 const limit = (() => {
   const sizes = ladder.placements.flatMap((row) => done.filter((rung) => rung.axes.length).map((rung) => Math.abs(row.cells[rung.name]?.mean ?? 0))).sort((a, b) => a - b);
   const size = Math.max(margin, sizes[Math.floor(0.9 * (sizes.length - 1))] ?? 0);
   const unit = 10 ** Math.floor(Math.log10(size));
-  return [1, 2, 5, 10].find((step) => step * unit >= size) * unit;
+  return [1, 1.5, 2, 3, 5, 7, 10].find((step) => step * unit >= size) * unit;
 })();
-const heightOf = (difference) => HIGH / 2 + (Math.max(-1, Math.min(1, difference / limit)) * (HIGH - 12)) / 2 * -1;
+const heightOf = (difference) => HIGH / 2 + (Math.max(-1, Math.min(1, difference / limit)) * (12 - HIGH)) / 2;
 
 function chart(wide, label, ...children) {
   return make("svg", { viewBox: `0 0 ${wide} ${HIGH}`, role: "img", "aria-label": label }, make("rect", { class: "frame", width: wide, height: HIGH }), children);
@@ -199,7 +199,7 @@ function point(row, rung, x) {
     : make("line", { class: cell.outcome, "stroke-width": 1.6, x1: x, x2: x, y1: heightOf(cell.low), y2: heightOf(cell.high) });
   const beyond = Math.abs(cell.mean) > limit;
   const mark = beyond ? make("path", { class: cell.outcome, d: cell.mean > 0 ? `M${x - 4} 8h8l-4 -7z` : `M${x - 4} ${HIGH - 8}h8l-4 7z` })
-    : make("circle", { class: cell.outcome, cx: x, cy: heightOf(cell.mean), r: 3 });
+    : make("circle", { class: cell.outcome, cx: x, cy: heightOf(cell.mean), r: 2.3 });
   return make("g", {}, title, beyond ? null : bar, mark);
 }
 
