@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the page of the ladder from its results: make_page.py RESULTS [--out page.html] [--placement FILE]..
+"""Writes the page of the ladder from its results: make_page.py RESULTS [--out PAGE] [--placement FILE]..
 
 The page is one file without links to others. Its numbers are a block of JSON, which page.js draws and check_page.py computes again.
 A page is refused if a number differs from plumb's own report in RESULTS/RUNG.json.
@@ -201,7 +201,7 @@ def numbers(protocol, rungs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", metavar="RESULTS", help="directory that ladder.py wrote")
-    parser.add_argument("--out", default="page.html")
+    parser.add_argument("--out", help="file to write; default RESULTS/page.html")
     parser.add_argument("--placement", action="append", default=[], metavar="FILE", help="a placement that ladder.py was given")
     options = parser.parse_args()
     protocol = json.loads(read(os.path.join(HERE, "protocol.json")))
@@ -214,10 +214,11 @@ def main():
     html = read(os.path.join(HERE, "page.html"))
     for mark, text in (("css", read(os.path.join(HERE, "page.css"))), ("js", read(os.path.join(HERE, "page.js"))), ("json", block)):
         html = html.replace(f"@{mark}@", text, 1)
-    with open(options.out + ".part", "w", encoding="utf-8") as file:
+    out = options.out or os.path.join(options.results, "page.html")
+    with open(out + ".part", "w", encoding="utf-8") as file:
         file.write(html)
-    os.replace(options.out + ".part", options.out)
-    print(f"{options.out}: {len(html.encode()) / 1e3:.0f} kB")
+    os.replace(out + ".part", out)
+    print(f"{out}: {len(html.encode()) / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ function table(heads, rows) {
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell)))));
 }
 
-// The rows of placements. A chart is `wide` units wide.
+// The rows of placements.
 
 const HIGH = 64;
 const limit = (() => {
@@ -177,8 +177,8 @@ const limit = (() => {
 })();
 const heightOf = (difference) => HIGH / 2 + (Math.max(-1, Math.min(1, difference / limit)) * (12 - HIGH)) / 2;
 
-function chart(wide, label, ...children) {
-  return make("svg", { viewBox: `0 0 ${wide} ${HIGH}`, role: "img", "aria-label": label }, make("rect", { class: "frame", width: wide, height: HIGH }), children);
+function chart(width, height, label, ...children) {
+  return make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, make("rect", { class: "frame", width, height }), children);
 }
 
 // Returns the mark of an outcome: a triangle down is lower than the baseline, up is higher, a bar is equal, a ring is undecided.
@@ -209,22 +209,23 @@ const xOf = (i, count, wide) => (wide * (i + 0.5)) / count;
 function axisChart(row, axis) {
   const rungs = onAxis(axis);
   const label = `${axis}: ${rungs.map((rung) => described(row, rung)).join("; ")}`;
-  return chart(120, label, make("line", { class: "zero", x1: 0, x2: 120, y1: HIGH / 2, y2: HIGH / 2 }), rungs.map((rung, i) => point(row, rung, xOf(i, rungs.length, 120))));
+  return chart(120, HIGH, label, make("line", { class: "zero", x1: 0, x2: 120, y1: HIGH / 2, y2: HIGH / 2 }), rungs.map((rung, i) => point(row, rung, xOf(i, rungs.length, 120))));
 }
 
 function othersChart(row) {
   const wide = 18 * others.length;
-  return chart(wide, others.map((rung) => described(row, rung)).join("; "), others.map((rung, i) => {
+  return chart(wide, 32, others.map((rung) => described(row, rung)).join("; "), others.map((rung, i) => {
     const cell = cellOf(row, rung);
     if (!cell || row.name === baseline) return null;
     const x = xOf(i, others.length, wide);
-    return make("g", {}, make("title", {}, described(row, rung)), glyph(cell.outcome, x, HIGH / 2), cell.diverged ? cross(cell.outcome, x, 10) : null);
+    return make("g", {}, make("title", {}, described(row, rung)), glyph(cell.outcome, x, 20), cell.diverged ? cross(cell.outcome, x, 8) : null);
   }));
 }
 
 const rates = ladder.placements.flatMap((row) => Object.values(row.cells).map((cell) => cell.rate)).filter(Boolean);
 const rateEnds = [Math.log2(Math.min(...rates)) - 1, Math.log2(Math.max(...rates)) + 1];
-const rateHeight = (rate) => HIGH - 4 - ((Math.log2(rate) - rateEnds[0]) / (rateEnds[1] - rateEnds[0])) * (HIGH - 8);
+const RATE_HIGH = 52;
+const rateHeight = (rate) => RATE_HIGH - 4 - ((Math.log2(rate) - rateEnds[0]) / (rateEnds[1] - rateEnds[0])) * (RATE_HIGH - 8);
 
 function rateText(cell) {
   const side = (value) => (value === null ? "not trained" : value === "diverged" ? value : signed(value));
@@ -242,7 +243,7 @@ function ratesChart(row) {
     return make("g", { class: "rate" }, make("title", {}, `${rung.name}: ${rateText(cell)}`), make("line", { "stroke-width": 1.6, x1: x, x2: x, y1: ends[0], y2: ends[1] }),
       make("circle", { cx: x, cy: rateHeight(cell.rate), r: 2.2 }));
   });
-  return chart(wide, done.filter((rung) => row.cells[rung.name]).map((rung) => `${rung.name}: ${rateText(cellOf(row, rung))}`).join("; "), marks);
+  return chart(wide, RATE_HIGH, done.filter((rung) => row.cells[rung.name]).map((rung) => `${rung.name}: ${rateText(cellOf(row, rung))}`).join("; "), marks);
 }
 
 function classText(row) {
@@ -281,7 +282,7 @@ function placementRow(row) {
   const item = make("li", { id: `placement-${row.name}` }, make("div", { class: "row" },
     make("div", {}, button, make("div", { class: "facts" }, make("strong", {}, classText(row)), make("br"), factsOf(row))),
     Object.keys(AXES).map((axis) => axisChart(row, axis)), othersChart(row), ratesChart(row)));
-  button.addEventListener("click", () => {
+  item.firstChild.addEventListener("click", () => {
     const open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
     if (open) item.querySelector(".detail").remove();
@@ -307,10 +308,10 @@ function legendNames(title, rungs, step) {
 }
 
 function drawRows() {
-  byId("reading").append("Charts show the difference of the validation loss from ", code(baseline), ` with its 95 % interval; below the line is better. All have the scale ±${+limit.toPrecision(2)} nats; an arrow is beyond it, a cross had diverged runs. `,
+  byId("reading").append("Charts show the difference of the validation loss from ", code(baseline), ` with its 95 % interval; below the line is better. Blue is better than it, orange worse, grey equal within the margin, and a ring undecided. All have the scale ±${+limit.toPrecision(2)} nats; an arrow is beyond it, a cross had diverged runs. `,
     "Marks of other rungs: ▼ better, ▲ worse, – equal within the margin, ○ undecided. ",
     `In the last chart a dot is the best rate of a rung, from ${Math.min(...rates)} to ${Math.max(...rates)} on a scale of factors; a line reaches to half or twice the rate if the loss there is less than ${margin} higher. `,
-    "A click on a name opens its equation and its numbers.");
+    "A click on a row opens the equation and the numbers.");
   byId("legend").append(make("div", {}, "placement, class"), ...Object.keys(AXES).map(legendAxis), legendNames("other tasks and optimizers", others, 18), legendNames("best rate by rung", ladder.rungs, 11));
   const items = new Map(ladder.placements.map((row) => [row.name, placementRow(row)]));
   const order = ladder.placements.map((row) => row.name);
