@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Computes every number of the ladder's page again from the CSV files and the protocol, and fails with the names of those that differ:
+"""Computes every number of the ladder's page again from the CSV files and the protocol, and fails with the names of those that
+differ:
 
     check_page.py PAGE RESULTS
 
-It uses numpy and scipy, and shares no code with make_page.py or ladder_results.py. Without numpy and scipy it exits with 77. Facts that
-only RUNG.json has are compared with it: processor time, equal models, and the version of plumb.
+It uses numpy and scipy, and shares no code with make_page.py or ladder_results.py. Without numpy and scipy it exits with 77. Facts
+that only RUNG.json has are compared with it: processor time, equal models, and the version of plumb.
 """
 import csv
 import fractions
@@ -95,7 +96,9 @@ class Results:
                 self.loss[at] = float(run["validation"])
         self.rate = {run["placement"]: float(run["rate"]) for run in judged}
         draws, n = splitmix(protocol["bootstrap"]["seed"] * 2**32 + index), len(self.seeds)
-        self.samples = [list(range(n))] + [[next(draws) * n // 2**64 for _ in range(n)] for _ in range(protocol["bootstrap"]["samples"])]
+        self.samples = [list(range(n))]
+        for _ in range(protocol["bootstrap"]["samples"]):
+            self.samples.append([next(draws) * n // 2**64 for _ in range(n)])
         self.order = np.array([self.orders(sample) for sample in self.samples])
         self.make_cells()
 
@@ -148,8 +151,8 @@ class Results:
     def compare(self, name, baseline):
         a, b = (self.loss[self.names.index(x)] for x in (name, baseline))
         low, high = (np.where(np.isnan(x), np.inf, x) for x in (a, b))
-        found = {"mean": None, "low": None, "high": None, "test": "signs", "lower": int((low < high).sum()), "higher": int((low > high).sum()),
-                 "p": None, "p_equal": None}
+        found = {"mean": None, "low": None, "high": None, "test": "signs", "lower": int((low < high).sum()),
+                 "higher": int((low > high).sum()), "p": None, "p_equal": None}
         if np.isnan(a + b).any():
             decided = found["lower"] + found["higher"]
             found["p"] = stats.binomtest(found["lower"], decided).pvalue if decided else 1.0
@@ -212,7 +215,8 @@ def classify(rungs, outcomes):
 def make_row(protocol, done, name):
     cells = {rung.name: rung.cells[name] for rung in done if name in rung.cells}
     full = [rung.cells[rung.cells[name].get("same", name)] for rung in done if name in rung.cells]
-    row = {"name": name, "cells": cells, "trained": len(cells), **{key: sum(cell[key] for cell in full) for key in ("runs", "diverged", "collapsed")}}
+    row = {"name": name, "cells": cells, "trained": len(cells)}
+    row.update((key, sum(cell[key] for cell in full)) for key in ("runs", "diverged", "collapsed"))
     if name == protocol["families"]["baseline"]:
         return row
     outcomes = {rung: cell["outcome"] for rung, cell in cells.items()}
@@ -225,7 +229,8 @@ def make_row(protocol, done, name):
 
 def make_answer(protocol, rows, done, pairs):
     own = [row for row in rows if "classes" in row and row["same_model"] is None]
-    task = {rung["name"]: rung.get("task", protocol["defaults"]["task"]) for rung in protocol["rungs"] if rung.get("placements", "all") == "all"}
+    task = {rung["name"]: rung.get("task", protocol["defaults"]["task"])
+            for rung in protocol["rungs"] if rung.get("placements", "all") == "all"}
     pairs = [pair for pair in pairs if pair["a"] in task and pair["b"] in task]
     same = [pair["rho"] for pair in pairs if task[pair["a"]] == task[pair["b"]]]
     other = [pair["rho"] for pair in pairs if task[pair["a"]] != task[pair["b"]]]
@@ -240,7 +245,8 @@ def make_answer(protocol, rows, done, pairs):
         "classes": {name: [row["name"] for row in own if name in row["classes"]] for name in classes},
         "pairs": len(pairs), "median_rho": middle[0], "same_task_pairs": len(same), "same_task_rho": middle[1],
         "other_task_pairs": len(other), "other_task_rho": middle[2],
-        "pairs_below_half": int(sum(np.array([pair["rho"] for pair in pairs]) < 0.5)), "pairs_without_order": len([pair for pair in pairs if pair["low"] <= 0])}
+        "pairs_below_half": len([pair for pair in pairs if pair["rho"] < 0.5]),
+        "pairs_without_order": len([pair for pair in pairs if pair["low"] <= 0])}
 
 
 def make_external(protocol, done):
@@ -261,7 +267,8 @@ def compute(folder):
     with open(os.path.join(HERE, "protocol.json"), "rb") as file:
         text = file.read()
     protocol, digest = json.loads(text), hashlib.sha256(text).hexdigest()[:16]
-    done = [Results(protocol, i, folder) for i, rung in enumerate(protocol["rungs"]) if os.path.exists(os.path.join(folder, rung["name"] + ".csv.gz"))]
+    done = [Results(protocol, i, folder) for i, rung in enumerate(protocol["rungs"])
+            if os.path.exists(os.path.join(folder, rung["name"] + ".csv.gz"))]
     stated = done[0].facts["protocol"]
     pairs = []
     for a, b in itertools.combinations(done, 2):
@@ -272,11 +279,13 @@ def compute(folder):
     rows.sort(key=lambda row: (-row.get("better", 0), row.get("worse", 0), math.inf if row.get("best") is None else row["best"]))
     by_name = {rung.name: {"compared": len(rung.names), "runs": len(rung.runs), "judged": len(rung.seeds),
                            "minutes": rung.facts["processor_seconds"] / 60} for rung in done}
+    parts = ("version", "families", "classes", "rates", "seeds", "picked", "bootstrap")
     return {
-        "protocol": {**{key: value for key, value in protocol.items() if key in ("version", "families", "classes", "rates", "seeds", "picked", "bootstrap")},
-                     "hash": "quick-" + digest if stated.startswith("quick-") else digest},
-        "plumb": done[0].facts["plumb"], "rungs": [{**protocol["defaults"], **rung, **by_name.get(rung["name"], {})} for rung in protocol["rungs"]],
-        "answer": make_answer(protocol, rows, done, pairs), "correlations": pairs, "external": make_external(protocol, done), "placements": rows}
+        "protocol": {**{key: protocol[key] for key in parts}, "hash": "quick-" + digest if stated.startswith("quick-") else digest},
+        "plumb": done[0].facts["plumb"],
+        "rungs": [{**protocol["defaults"], **rung, **by_name.get(rung["name"], {})} for rung in protocol["rungs"]],
+        "answer": make_answer(protocol, rows, done, pairs), "correlations": pairs, "external": make_external(protocol, done),
+        "placements": rows}
 
 
 def differing(path, page, own, count):

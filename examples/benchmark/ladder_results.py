@@ -4,9 +4,9 @@
 It uses the standard library alone. check_page.py computes the same numbers with scipy, and shares no code with this file.
 
 The bootstrap can be repeated in any language. Rung k of protocol.json, counted from 0, has a SplitMix64 generator with the state
-bootstrap.seed * 2^32 + k. The judged seeds that all placements have are sorted; a sample of n seeds takes n numbers u of 64 bits in turn,
-each of which draws the seed at position floor(u * n / 2^64). All placements have the same samples. An interval of m sorted values has the
-ends at positions c and m - 1 - c, where c = floor((1 - interval) / 2 * m).
+bootstrap.seed * 2^32 + k. The judged seeds that all placements have are sorted; a sample of n seeds takes n numbers u of 64 bits
+in turn, each of which draws the seed at position floor(u * n / 2^64). All placements have the same samples. An interval of m sorted
+values has its ends at positions c and m - 1 - c, counted from 0, where c = floor((1 - interval) / 2 * m).
 """
 import bisect
 import collections
