@@ -147,7 +147,8 @@ def answer(protocol, rungs, rows, pairs):
             "never_better": sum(row["better"] == 0 for row in own),
             "reversed": [row["name"] for row in own if row["better"] and row["worse"]], "classes": classes,
             "pairs": len(compared), "median_rho": median([pair["rho"] for pair in compared]),
-            "same_task_pairs": len(near), "same_task_rho": median(near), "other_task_pairs": len(far), "other_task_rho": median(far),
+            "same_task_pairs": len(near), "same_task_rho": median(near),
+            "other_task_pairs": len(far), "other_task_rho": median(far),
             "pairs_below_half": sum(pair["rho"] < 0.5 for pair in compared),
             "pairs_without_order": sum(pair["low"] <= 0 for pair in compared)}
 

@@ -111,9 +111,9 @@ function sayBetter() {
   } else {
     say(`Better than ${baseline} on every rung that trained ${verb(always.length, "it", "them")}${soFar}: `, folded(always));
   }
-  say(`${counted(once, "placement")} ${verb(once, "is", "are")} better on at least one of the rungs that trained it, `,
+  say(`${counted(once, "placement")} ${verb(once, "is", "are")} better on at least one of ${verb(once, "its", "their")} rungs, `,
     `${whole(half)} on more than half of them, and ${whole(never)} on none. `,
-    top.length ? ["Most rungs: ", listed(top, count), "."] : "");
+    top.length && done.length > 2 ? ["First in the order of the rows below: ", listed(top, count), "."] : "");
   byId("answer").append(note(`Better or worse: p < ${level} after Holm’s correction over the placements of a rung, and not `,
     `equal within ${margin} nats by two one-sided tests. A placement that is not found better may still be so.`));
 }
@@ -135,11 +135,12 @@ function sayCorrelations() {
     say("There are no rank correlations yet: they need two rungs that train all placements, with four in common.");
     return;
   }
+  const weak = answer.pairs_below_half;
   const part = (rho, n, words) => (n ? `, ${fixed(rho, 2)} ${words} (${counted(n, "pair")})` : "");
   say(`The median rank correlation of two rungs that train all placements is ${fixed(answer.median_rho, 2)}`,
     part(answer.same_task_rho, answer.same_task_pairs, "with the same task"),
     part(answer.other_task_rho, answer.other_task_pairs, "with different tasks"), ". ",
-    `${counted(answer.pairs_below_half, "pair")} of ${answer.pairs} ${verb(answer.pairs_below_half, "has", "have")} less than 0.5: `,
+    `${counted(weak, "pair")} of ${answer.pairs} ${verb(weak, "has", "have")} less than 0.5: `,
     "ranks on one rung explain less than a quarter of the variance of ranks on the other. ",
     `The interval over seeds contains 0 or is below it for ${answer.pairs_without_order}.`);
 }
@@ -200,10 +201,11 @@ function drawExternal() {
 // The charts of a placement, in units of SVG.
 
 const WIDTH = 120, HEIGHT = 64, RATE_HEIGHT = 52;
+// Largest difference that charts show: all improvements, and nine of ten of all differences.
 const limit = (() => {
   const means = ladder.placements.flatMap((row) => axisRungs.map((rung) => row.cells[rung.name]?.mean));
-  const sizes = means.filter((mean) => typeof mean === "number").map(Math.abs).sort((a, b) => a - b);
-  const size = Math.max(margin, sizes[Math.floor(0.9 * (sizes.length - 1))] ?? 0);
+  const sorted = means.filter((mean) => typeof mean === "number").sort((a, b) => a - b);
+  const size = Math.max(margin, -(sorted[0] ?? 0), sorted[Math.floor(0.9 * (sorted.length - 1))] ?? 0);
   const unit = 10 ** Math.floor(Math.log10(size));
   return [1, 1.5, 2, 3, 5, 7, 10].find((step) => step * unit >= size) * unit;
 })();
