@@ -135,12 +135,11 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string&
 }
 
 absl::Status CheckpointDirectory::OpenWeights() {
-  const std::string index = JoinPath(path_, kIndex);
-  if (FileExists(JoinPath(path_, kWeights))) return AddFile(kWeights);
-  if (FileExists(index)) {
+  if (FileExists(JoinPath(path_, kIndex))) {
     PLUMB_ASSIGN_OR_RETURN(const std::string inside, PathInside(path_, kIndex));
     return OpenShards(inside);
   }
+  if (FileExists(JoinPath(path_, kWeights))) return AddFile(kWeights);
   const bool pickled = FileExists(JoinPath(path_, kPickled));
   return absl::NotFoundError(absl::StrCat(
       path_, ": holds neither ", kWeights, " nor ", kIndex,
@@ -151,6 +150,11 @@ absl::Status CheckpointDirectory::OpenWeights() {
 
 absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
   PLUMB_ASSIGN_OR_RETURN(const ShardIndex index, ReadIndex(index_path));
+  if (FileExists(JoinPath(path_, kWeights)) && index.shards.count(kWeights) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(index_path, ": names other shards than ", kWeights,
+                     ", which is in the directory too: remove the one that is not the model"));
+  }
   std::vector<std::string> errors;
   for (const std::string& shard : index.shards) {
     const absl::Status added = AddFile(shard);

@@ -396,6 +396,16 @@ class HostileInput(Case):
             json.dump(json_index, file)
         self.refuse(self.path("c"), '"ghost" is not in', '"ln_f.bias" of')
 
+    def test_one_file_and_an_index_of_other_shards(self):
+        config = cp.gpt2_config()
+        tensors = cp.gpt2_tensors(config)
+        cp.write_shards(self.path("c"), config, tensors)
+        cp.write(self.path("c"), config, tensors)
+        self.refuse(self.path("c"), "model.safetensors.index.json: names other shards than model.safetensors")
+        with open(self.path("c/model.safetensors.index.json"), "w") as file:
+            json.dump({"weight_map": {name: "model.safetensors" for name in tensors}}, file)
+        self.run_plumb("import", self.path("c"), "--out", self.path("r"))
+
     def test_links_that_lead_out_are_not_followed_and_those_of_a_hub_cache_are(self):
         directory = self.checkpoint()
         os.rename(os.path.join(directory, "config.json"), self.path("outside.json"))

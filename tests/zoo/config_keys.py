@@ -57,6 +57,8 @@ REFUSED = [
         "rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}}, "longrope has 1 factors"),
     ("gemma3_text", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
      "truncate"),
+    ("gemma3_text", {"attn_logit_softcapping": 3.0}, "readers of Gemma 3 pass over it"),
+    ("gemma3", {"text_config": {"final_logit_softcapping": 5.0}}, "readers of Gemma 3 with images pass over it"),
     ("gemma4_text", {"enable_moe_block": True}, "its router reads another tensor"),
     ("gemma4_text", {"use_bidirectional_attention": "all"}, "an encoder"),
     ("gemma4_text", {"vocab_size_per_layer_input": 54}, "it must be vocab_size, 53"),
@@ -95,7 +97,9 @@ def with_keys(case, keys, scratch):
     directory = os.path.join(scratch, "checkpoint")
     shutil.copytree(os.path.join(CHECKPOINTS, case), directory)
     path = os.path.join(directory, "config.json")
-    write_json(path, {**read_json(path), **keys})
+    config = read_json(path)
+    text = {"text_config": {**config["text_config"], **keys["text_config"]}} if "text_config" in keys else {}
+    write_json(path, {**config, **keys, **text})
     return directory
 
 
