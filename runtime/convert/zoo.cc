@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -59,6 +60,24 @@ bool HasAnArchitecture(const Family& family, const Json& config) {
   return std::any_of(found->begin(), found->end(), [&family](const Json& each) {
     return each.is_string() && Has(family.architectures, each.get<std::string>());
   });
+}
+
+// Returns the names that begin with the same word as `type`: "gemma4_text" is no relative of
+// "llama4_text".
+std::vector<std::string> RelatedNames(const std::string& type,
+                                      const std::vector<std::string>& names) {
+  const auto word = [](const std::string& name) {
+    const auto end = std::find_if_not(name.begin(), name.end(), [](char c) {
+      return absl::ascii_isalpha(static_cast<unsigned char>(c));
+    });
+    return std::string(name.begin(), end);
+  };
+  std::vector<std::string> related;
+  for (const std::string& name : names) {
+    const std::string a = word(type), b = word(name);
+    if (absl::StartsWith(a, b) || absl::StartsWith(b, a)) related.push_back(name);
+  }
+  return related;
 }
 
 std::vector<std::string> GetNames(const std::vector<Family>& families) {
@@ -195,10 +214,10 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
                                                    found[0]->file, " and ", found[1]->file,
                                                    "; choose one with --family FILE"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(config_path, ": model_type ", QuoteName(type), ": no family of models has it",
-                   DidYouMean(type, names), "\nthere are ", absl::StrJoin(names, ", "),
-                   "; a new one is a file, for --family (plumb docs zoo)"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      config_path, ": model_type ", QuoteName(type), ": no family of models has it",
+      DidYouMean(type, RelatedNames(type, names)), "\nthere are ", absl::StrJoin(names, ", "),
+      "; a new one is a file, for --family (plumb docs zoo)"));
 }
 
 absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/zoo/checkpoint_directory.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -23,7 +24,9 @@ using Json = nlohmann::json;
 constexpr char kConfig[] = "config.json";
 constexpr char kWeights[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
-constexpr char kPickled[] = "pytorch_model.bin";
+constexpr char kGguf[] = ".gguf";
+constexpr char kGgufHint[] =
+    " is a GGUF file, which plumb does not read: import the safetensors that it was made from";
 constexpr int kMaxDepth = 32;
 // All shards are open at the same time.
 constexpr size_t kMaxShards = 1000;
@@ -31,9 +34,31 @@ constexpr size_t kMaxShards = 1000;
 // of that.
 constexpr int64_t kMaxIndexBytes = int64_t{32} << 20;
 
+// Returns the text with each bare Infinity, -Infinity and NaN, which Python writes and JSON does
+// not have, as the object {"__float__": "Infinity"} that transformers 5 writes instead.
+std::string WrapBareFloats(absl::string_view text) {
+  std::string wrapped;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\') wrapped += text[i++];
+    absl::string_view found;
+    for (const absl::string_view name : {"-Infinity", "Infinity", "NaN"}) {
+      if (!in_string && absl::StartsWith(text.substr(i), name)) found = name;
+    }
+    if (!found.empty()) {
+      absl::StrAppend(&wrapped, "{\"__float__\": \"", found, "\"}");
+      i += found.size() - 1;
+    } else if (i < text.size()) {
+      wrapped += text[i];
+    }
+  }
+  return wrapped;
+}
+
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
-  absl::StatusOr<Json> json = ParseStrictJson(text, kMaxDepth);
+  absl::StatusOr<Json> json = ParseStrictJson(WrapBareFloats(text), kMaxDepth);
   if (!json.ok()) return Annotate(json.status(), absl::StrCat(path, ": "));
   if (!json->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a JSON object"));
@@ -51,6 +76,27 @@ bool IsPlainName(absl::string_view name) {
   return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/') &&
          !absl::StrContains(name, '\\') && name.find('\0') == absl::string_view::npos &&
          name.size() <= 255;
+}
+
+// Returns what to do with a directory that has a model in another format; "" if it has none.
+std::string ExplainOtherFormat(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (absl::EndsWith(name, kGguf)) return absl::StrCat("; ", name, kGgufHint);
+    if (name == "adapter_config.json") {
+      return absl::StrCat("; ", name,
+                          " is that of a PEFT adapter, without the model that it adapts: merge the "
+                          "two with merge_and_unload(), and save the result");
+    }
+    if (absl::StartsWith(name, "pytorch_model") &&
+        (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".bin.index.json"))) {
+      return absl::StrCat("; ", name,
+                          " belongs to pickled objects, which are a program that plumb does not "
+                          "run: save the model with safe_serialization=True");
+    }
+  }
+  return "";
 }
 
 // Shards of an index, and the shard of each tensor.
@@ -116,18 +162,26 @@ std::string CheckpointDirectory::config_path() const { return JoinPath(path_, kC
 
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& path) {
   if (!FileExists(path)) {
-    return absl::NotFoundError(absl::StrCat(path, ": there is no such directory"));
+    const bool may_be_on_hub = std::count(path.begin(), path.end(), '/') == 1 && path[0] != '/' &&
+                               path[0] != '.' && path.back() != '/';
+    return absl::NotFoundError(absl::StrCat(
+        path, ": there is no such directory",
+        may_be_on_hub ? "; plumb downloads nothing: a model of a hub must be downloaded before, "
+                        "for example by `hf download`"
+                      : ""));
   }
   if (!IsDirectory(path)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is not a directory; a checkpoint is one with config.json"));
+        absl::StrCat(path, absl::EndsWith(path, kGguf)
+                               ? kGgufHint
+                               : ": is not a directory; a checkpoint is one with config.json"));
   }
   CheckpointDirectory made;
   made.path_ = path;
   absl::StatusOr<std::string> config = PathInside(path, kConfig);
   if (absl::IsNotFound(config.status())) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": holds no config.json, so it is not a checkpoint"));
+    return absl::NotFoundError(absl::StrCat(
+        path, ": holds no config.json, so it is not a checkpoint", ExplainOtherFormat(path)));
   }
   if (!config.ok()) return config.status();
   PLUMB_ASSIGN_OR_RETURN(made.config_, ReadJsonObject(*config, kMaxTextBytes));
@@ -140,12 +194,8 @@ absl::Status CheckpointDirectory::OpenWeights() {
     return OpenShards(inside);
   }
   if (FileExists(JoinPath(path_, kWeights))) return AddFile(kWeights);
-  const bool pickled = FileExists(JoinPath(path_, kPickled));
-  return absl::NotFoundError(absl::StrCat(
-      path_, ": holds neither ", kWeights, " nor ", kIndex,
-      pickled ? "; pytorch_model.bin is a program of pickled objects, which plumb does not run: "
-                "save the model with safe_serialization=True"
-              : ""));
+  return absl::NotFoundError(absl::StrCat(path_, ": holds neither ", kWeights, " nor ", kIndex,
+                                          ExplainOtherFormat(path_)));
 }
 
 absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {

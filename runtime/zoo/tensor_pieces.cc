@@ -123,6 +123,9 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
   // A vector may be stored as a matrix with one row.
   if (shape.rank() == 1 && batch == 1 && rows_taken == 1 && columns_taken == own.rows) return "";
   if (source.rank() == 1 && batch == 1 && own.rows == 1 && rows_taken == own.columns) return "";
+  if (batch == from.batch && rows_taken == from.rows && columns_taken == from.columns) {
+    return "is taken as a whole";
+  }
   return absl::StrCat("would be [", batch > 1 ? absl::StrCat(batch, ", ") : "", rows_taken, ", ",
                       columns_taken, "]");
 }

@@ -364,6 +364,9 @@ class HostileInput(Case):
     def test_unknown_families_suggest_and_list(self):
         self.refuse(self.checkpoint(model_type="gpt3", architectures=["GPT3"]), 'model_type "gpt3"', "did you mean \"gpt2\"", "llama")
 
+    def test_unrelated_families_are_not_suggested(self):
+        self.assertNotIn("did you mean", self.refuse(self.checkpoint(model_type="llena4_text", architectures=["A"])))
+
     def test_shard_indexes(self):
         secret = self.path("secret.safetensors")
         with open(secret, "wb") as file:
@@ -425,8 +428,16 @@ class HostileInput(Case):
         directory = self.checkpoint()
         os.remove(os.path.join(directory, "model.safetensors"))
         self.refuse(directory, "holds neither")
-        open(os.path.join(directory, "pytorch_model.bin"), "w").close()
-        self.refuse(directory, "safe_serialization=True")
+        for name, hint in (("pytorch_model.bin", "safe_serialization=True"),
+                           ("pytorch_model.bin.index.json", "safe_serialization=True"),
+                           ("model.Q4_K_M.gguf", "GGUF"), ("adapter_config.json", "merge_and_unload()")):
+            with self.subTest(name=name):
+                open(os.path.join(directory, name), "w").close()
+                self.refuse(directory, "holds neither", name, hint)
+                os.remove(os.path.join(directory, name))
+        self.refuse("meta-llama/Llama-3.2-1B", "hf download")
+        open(self.path("model.gguf"), "w").close()
+        self.refuse(self.path("model.gguf"), "is a GGUF file")
         directory = self.checkpoint()
         message = self.run_plumb("import", directory, "--out", directory, code=2)
         self.assertIn("is not empty", message)
