@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "runtime/zoo/tensor_names.h"
 
 namespace plumb {
@@ -69,15 +70,27 @@ class Accountant {
  private:
   // Returns true if the family reads a field inside the object.
   bool EntersInto(const std::string& key) const {
-    const std::string prefix = absl::StrCat(key, ".");
     if (FindIrrelevant(family_, key) != nullptr) return false;
-    const auto at = fields_.lower_bound(prefix);
-    return at != fields_.end() && absl::StartsWith(at->first, prefix);
+    const auto depth = std::count(key.begin(), key.end(), '.') + 1;
+    return std::any_of(fields_.begin(), fields_.end(), [&](const auto& field) {
+      std::vector<std::string> names = absl::StrSplit(field.first, '.');
+      if (static_cast<int64_t>(names.size()) <= depth) return false;
+      names.resize(static_cast<size_t>(depth));
+      return MatchTensorName(absl::StrJoin(names, "."), key).has_value();
+    });
+  }
+
+  // Returns true if the key is a field of the family, in which {layer} is any number.
+  bool Reads(const std::string& key) const {
+    return std::any_of(fields_.begin(), fields_.end(), [&key](const auto& field) {
+      return MatchTensorName(field.first, key).has_value();
+    });
   }
 
   ConfigKey MakeUse(const std::string& inside, const std::string& key, const Json& value) const {
     const bool is_filled_object = value.is_object() && !value.empty();
-    if (fields_.count(key) > 0 && !is_filled_object) return {key, KeyUse::kRead, ""};
+    const bool reads_elements = value.is_array() && EntersInto(key);
+    if ((Reads(key) || reads_elements) && !is_filled_object) return {key, KeyUse::kRead, ""};
     if (const IrrelevantRule* rule = FindIrrelevant(family_, key)) {
       return {key, KeyUse::kIrrelevant, rule->reason};
     }

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -19,6 +20,7 @@
 #include "runtime/formats/strict_json.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/zoo/model_fields.h"
+#include "runtime/zoo/tensor_names.h"
 
 namespace plumb {
 namespace {
@@ -140,18 +142,35 @@ class Reader {
     if (layers == values_.scalars.end()) return absl::OkStatus();  // reported as missing
     std::vector<double> by_layer;
     const int64_t n_layer = values_.n_layer();
-    if (found != nullptr &&
-        (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
+    std::set<int64_t> listed;
+    if (rule.lists_layers && found != nullptr) {
+      const bool is_list = found->is_array() && found->size() <= kMaxNumbers;
+      for (size_t i = 0; is_list && i < found->size(); ++i) {
+        if ((*found)[i].is_number_integer()) listed.insert((*found)[i].get<int64_t>());
+      }
+      if (!is_list || listed.size() != found->size()) {
+        AddError(
+            absl::StrCat("\"", field, "\" must be a list of different layers, is ", Shown(*found)));
+        return absl::OkStatus();
+      }
+    } else if (found != nullptr &&
+               (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
       AddError(absl::StrCat("\"", field, "\" must be a list with an element for each of ", n_layer,
                             " layers, is ", Shown(*found)));
       return absl::OkStatus();
     }
     for (int64_t i = 0; i < n_layer; ++i) {
       std::optional<double> value;
-      if (found == nullptr) {
+      const std::string of_layer = rule.fields.empty() ? "" : FillTensorName(rule.fields[0], i, 0);
+      const Json* const single = FindField(config_, of_layer);
+      if (found == nullptr && single != nullptr) {
+        PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, *single, of_layer));
+      } else if (found == nullptr) {
         // The cause has been reported already.
         if (!errors_.empty()) return absl::OkStatus();
         PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_, i + 1));
+      } else if (rule.lists_layers) {
+        value = listed.count(i) > 0 ? 1 : 0;
       } else {
         PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, (*found)[static_cast<size_t>(i)],
                                               absl::StrCat(field, "[", i, "]")));
@@ -360,7 +379,12 @@ size_t FindPeriod(const std::vector<double>& values) {
 const Json* FindField(const Json& config, absl::string_view path) {
   const Json* at = &config;
   for (const absl::string_view name : absl::StrSplit(path, '.')) {
-    at = FindMember(*at, name);
+    size_t index;
+    if (at->is_array() && absl::SimpleAtoi(name, &index)) {
+      at = index < at->size() ? &(*at)[index] : nullptr;
+    } else {
+      at = FindMember(*at, name);
+    }
     if (at == nullptr || at->is_null()) return nullptr;
   }
   return at;

@@ -77,7 +77,8 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   }
   rule.fields = scalar.field();
   rule.kind = ToScalarKind(scalar.kind());
-  rule.per_layer = scalar.per_layer();
+  rule.lists_layers = scalar.lists_layers();
+  rule.per_layer = scalar.per_layer() || rule.lists_layers;
   rule.model_field.path = at.GetText("model_field");
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
   PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));

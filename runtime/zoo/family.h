@@ -47,6 +47,7 @@ struct ScalarRule {
   std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
   std::vector<ScalarChoice> choices;
   bool per_layer = false;
+  bool lists_layers = false;  // the field is a list of layers' numbers
   ModelField model_field;
 };
 

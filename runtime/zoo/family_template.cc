@@ -65,6 +65,22 @@ absl::Status MergePiece(const TemplateRule& rule, const ConfigValues& values, in
   return absl::OkStatus();
 }
 
+// Joins consecutive groups of layers that are equal into one group that repeats.
+void JoinEqualLayers(v1::Model* model) {
+  const std::vector<v1::Layers> groups = model->layers();
+  model->clear_layers();
+  for (size_t begin = 0, end; begin < groups.size(); begin = end) {
+    const std::string text = textproto::PrintText(groups[begin]);
+    end = begin + 1;
+    while (end < groups.size() && textproto::PrintText(groups[end]) == text) ++end;
+    v1::Layers* const joined = model->add_layers();
+    *joined = groups[begin];
+    if (end == begin + 1) continue;
+    const int each = joined->has_repeat() ? joined->repeat() : joined->block_size();
+    joined->set_repeat(each * static_cast<int>(end - begin));
+  }
+}
+
 // Sets the fields that have the values of scalars and words.
 absl::Status SetModelFields(const Family& family, const ConfigValues& values, v1::Model* model) {
   for (const ScalarRule& rule : family.scalars) {
@@ -245,6 +261,7 @@ absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& 
         PLUMB_RETURN_IF_ERROR(MergePiece(pieces[i], values, layer, &model));
       }
     }
+    JoinEqualLayers(&model);
   }
   PLUMB_RETURN_IF_ERROR(SetModelFields(family, values, &model));
   return textproto::PrintText(model);

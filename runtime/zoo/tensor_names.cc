@@ -68,9 +68,10 @@ std::optional<TensorNumbers> MatchTensorName(absl::string_view pattern, absl::st
   return numbers;
 }
 
-std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert) {
-  return absl::StrReplaceAll(pattern,
-                             {{kLayer, absl::StrCat(layer)}, {kExpert, absl::StrCat(expert)}});
+std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert, int64_t head) {
+  return absl::StrReplaceAll(pattern, {{kLayer, absl::StrCat(layer)},
+                                       {kExpert, absl::StrCat(expert)},
+                                       {kHead, absl::StrCat(head)}});
 }
 
 bool NamesExperts(absl::string_view pattern) { return absl::StrContains(pattern, kExpert); }

@@ -23,7 +23,8 @@ struct TensorNumbers {
 std::optional<TensorNumbers> MatchTensorName(absl::string_view pattern, absl::string_view name);
 
 // Returns the pattern with its numbers substituted.
-std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert);
+std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert,
+                           int64_t head = 0);
 
 // Returns true if the pattern contains {expert}.
 bool NamesExperts(absl::string_view pattern);

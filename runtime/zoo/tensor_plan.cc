@@ -55,7 +55,7 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
                                                    ": has more than ", kMaxExperts, " experts"));
   }
   for (int64_t i = 0; i < count; ++i) {
-    piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
+    piece.sources.push_back(FillTensorName(rule.source.value, layer, i, numbers.head));
   }
   if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
   PLUMB_ASSIGN_OR_RETURN(piece.rows, MakeSlice(rule.rows, values, numbers));

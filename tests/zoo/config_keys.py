@@ -65,7 +65,7 @@ REFUSED = [
     ("gemma4_text", {"num_kv_shared_layers": 6}, "no layer has keys of its own"),
     ("gemma4_text", {"num_kv_shared_layers": 5}, '"keys[1]" is not set'),
     ("gemma4_text", {"layer_types": ["full_attention"] * 5 + ["sliding_attention"]}, "the last layer see all"),
-    ("gemma4_text", {"per_layer_config": {"1": {"head_dim": 12}}}, "per_layer_config"),
+    ("gemma4_text", {"per_layer_config": {"1": {"intermediate_size": 12}}}, "the rest of per_layer_config"),
     ("gemma4_text", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1.0}}},
      "each type of layers needs"),
     ("phi3", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
@@ -73,9 +73,11 @@ REFUSED = [
     ("cohere2", {"sliding_window": None}, "no published model is without positions"),
     ("qwen2_moe", {"use_sliding_window": True, "layer_types": None},
      "versions of readers slide in different layers"),
-    ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
+    ("qwen3_moe", {"use_qk_norm": False}, "readers normalize queries and keys for any value"),
+    ("qwen3_moe", {"shared_expert_intermediate_size": 8}, "readers have no shared expert"),
     ("mpt", {"logit_scale": 0.5}, "readers pass over it"),
-    ("lfm2", {"full_attn_idxs": [1]}, "not that of a published model"),
+    ("lfm2", {"full_attn_idxs": [2, 2]}, '"full_attn_idxs" must be a list of different layers'),
+    ("lfm2", {"full_attn_idxs": None}, "layer_types is missing"),
 ]
 # Entries are (case, added keys, entry of import.json for one of them).
 ACCEPTED = [
@@ -89,6 +91,9 @@ ACCEPTED = [
     ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
      ("rope_parameters.rope_theta", "read")),
     ("gpt_neox", {"rope_theta": 10000.0}, ("rope_theta", "read")),
+    ("persimmon", {"num_key_value_heads": 4}, ("num_key_value_heads", "irrelevant")),
+    ("qwen3_moe", {"use_qk_norm": True, "shared_expert_intermediate_size": 0}, ("use_qk_norm", "read")),
+    ("llama", {"a_limit": [0.0, float("inf"), float("-inf"), float("nan")]}, ("a_limit", "unknown")),
 ]
 
 

@@ -38,7 +38,7 @@ def draw_parameters(model, generator, unit_offset):
             else:
                 parameter.copy_(1.2 / parameter.shape[-1] ** 0.5 * noise)
         for name, buffer in model.named_buffers():
-            if name.endswith("correction_bias"):
+            if name.endswith(("correction_bias", "expert_bias")):
                 buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
             elif name.endswith("layer_scalar"):  # a buffer there, a learned value in plumb
                 buffer.copy_(1 + 0.2 * torch.randn(buffer.shape, generator=generator))
@@ -84,7 +84,8 @@ def decoder_run(case, model, generator):
 def encoder_run(case, model, generator):
     """Returns the loss at masked positions. The second sequence is shorter."""
     lengths = [SEQ, SEQ - 3]
-    tokens = torch.randint(case.vocab, (BATCH, SEQ), generator=generator)
+    # RoBERTa gives padding tokens within a text another position.
+    tokens = torch.randint(2 * (case.model_type == "roberta"), case.vocab, (BATCH, SEQ), generator=generator)
     mask = torch.stack([(torch.arange(SEQ) < length).long() for length in lengths])
     logits = model(tokens, attention_mask=mask).logits
     targets = torch.full_like(tokens, -100)
@@ -120,19 +121,20 @@ def saved(model, folder):
     return safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
 
 
-def gradient_norms(model):
+def gradient_norms(model, unused):
     """Returns norms of gradients by the names in a file, which is one of a model whose weights they are."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
         for name, buffer in model.named_buffers():
-            if name.endswith("correction_bias"):
+            if name.endswith(("correction_bias", "expert_bias")):
                 buffer.zero_()
             elif name.endswith("layer_scalar"):
                 buffer.copy_(buffer.grad)
     with tempfile.TemporaryDirectory() as scratch:
         return {name: tensor.double().norm().item() for name, tensor in saved(model, scratch).items()
-                if not any(part in name for part in ("vision_tower", "multi_modal_projector", "embed_vision"))}
+                if name not in unused
+                and not any(part in name for part in ("vision_tower", "multi_modal_projector", "embed_vision"))}
 
 
 def write_config(case, folder):
@@ -170,7 +172,7 @@ def write(case, model, tokens, logits, loss, more):
         check_published(case, folder, tokens, logits)
     tensor_file.write(os.path.join(folder, "expected.safetensors"), {"logits": logits})
     write_json(folder, "expected.json", {"tokens": tokens, **more, "loss": loss.item(),
-                                         "grad_l2": gradient_norms(model)})
+                                         "grad_l2": gradient_norms(model, case.unused)})
     return sum(tensor.numel() for tensor in tensors.values())
 
 

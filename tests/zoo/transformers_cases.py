@@ -27,6 +27,7 @@ class Case:
     top_k: int = None  # experts of a token
     unit_offset: bool = False  # gains are stored less 1
     auto: str = "AutoModelForCausalLM"
+    unused: tuple = ()  # tensors that are saved, and that nothing reads
 
     @property
     def vocab(self):
@@ -47,10 +48,10 @@ class Case:
 
 
 def case(name, model_type, top_k=None, published=None, without=(), unit_offset=False, auto="AutoModelForCausalLM",
-         **settings):
+         unused=(), **settings):
     sizes = {**SIZES, **settings}
     return Case(name, model_type, {k: v for k, v in sizes.items() if v is not ABSENT}, published or {},
-                without, top_k, unit_offset, auto)
+                without, top_k, unit_offset, auto, unused)
 
 
 ABSENT = object()
@@ -148,6 +149,17 @@ def experts():
                num_key_value_heads=4, rope_parameters=default(500.0))
 
 
+    # Layers without experts.
+    yield case("qwen2_moe_mixed", "qwen2_moe", top_k=3, mlp_only_layers=[0], **{**qwen, "num_hidden_layers": 3})
+    yield case("qwen3_moe_mixed", "qwen3_moe", top_k=3, norm_topk_prob=True, head_dim=6, decoder_sparse_step=2,
+               **{**qwen, "num_hidden_layers": 3, "shared_expert_intermediate_size": ABSENT})
+    delta = dict(head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=4,
+                 linear_value_head_dim=6, rope_parameters=default(500.0, partial_rotary_factor=0.5))
+    yield case("qwen3_next_mixed", "qwen3_next", top_k=3, unit_offset=True, attention_bias=True, mlp_only_layers=[1, 3],
+               **{**qwen, **delta, "num_hidden_layers": 4},
+               layer_types=["linear_attention", "linear_attention", "full_attention", "full_attention"])
+
+
 def multimodal():
     vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
                   image_size=8, patch_size=4)
@@ -188,6 +200,8 @@ def multimodal():
                  hidden_size_per_layer_input=0, tie_word_embeddings=False, attention_bias=True,
                  hidden_activation="gelu", layer_types=WINDOWS,
                  rope_parameters={"sliding_attention": default(50.0), "full_attention": default(500.0)})
+    yield case("gemma4_layers", "gemma4_text", rms_norm_eps=0.01, head_dim=6, sliding_window=5, **heads,
+               attention_k_eq_v=True, rope_parameters=proportional, **shared)
     yield gemma4(wrapped, "gemma4", heads, "gemma4", "gemma4_vision", model_type="gemma4_text", pad_token_id=0,
                  more=dict(vision_config=dict(vision, model_type="gemma4_vision", head_dim=4, num_key_value_heads=2,
                                               position_embedding_size=4)),
@@ -211,6 +225,11 @@ def more_llama_like():
                **version4(500.0, partial_rotary_factor=0.25))
     yield case("stablelm_parallel", "stablelm", hidden_size=32, layer_norm_eps=0.01,
                use_parallel_residual=True, num_hidden_layers=2, tie_word_embeddings=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.5))
+    yield case("stablelm_heads", "stablelm", hidden_size=32, layer_norm_eps=0.01, qk_layernorm=True,
+               num_hidden_layers=2, rope_parameters=default(500.0, partial_rotary_factor=0.5))
+    yield case("stablelm_heads_parallel", "stablelm", hidden_size=32, layer_norm_eps=0.01, qk_layernorm=True,
+               use_parallel_residual=True, num_hidden_layers=2,
                rope_parameters=default(500.0, partial_rotary_factor=0.5))
     yield case("ernie4_5", "ernie4_5", head_dim=6, rms_norm_eps=0.01, use_bias=True,
                rope_parameters=default(500.0), **version4(500.0))
@@ -280,6 +299,10 @@ def latent_attention():
                **sizes)
 
 
+    yield case("deepseek_v3_bias", "deepseek_v3", q_lora_rank=11, first_k_dense_replace=1, attention_bias=True,
+               num_nextn_predict_layers=0, rope_parameters=default(500.0), **sizes)
+
+
 def others():
     yield case("dots1", "dots1", head_dim=6, rms_norm_eps=0.01, moe_intermediate_size=9, n_routed_experts=6,
                num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1, n_group=3, topk_group=2,
@@ -306,6 +329,9 @@ def others():
 
 
 def encoders():
+    untied = dict(num_hidden_layers=2, num_key_value_heads=ABSENT, tie_word_embeddings=False, auto="AutoModelForMaskedLM")
+    yield case("bert_untied", "bert", unused=("cls.predictions.bias",), pad_token_id=0, **untied)
+    yield case("roberta_untied", "roberta", unused=("lm_head.bias",), pad_token_id=1, **untied)
     sizes = dict(vocab_size=53, dim=20, hidden_dim=28, n_heads=4, n_layers=2, max_position_embeddings=24,
                  pad_token_id=0)
     yield Case("distilbert", "distilbert", sizes, published=dict(tie_weights_=True),
