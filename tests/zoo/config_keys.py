@@ -75,6 +75,13 @@ REFUSED = [
      "versions of readers slide in different layers"),
     ("qwen3_moe", {"use_qk_norm": False}, "readers normalize queries and keys for any value"),
     ("qwen3_moe", {"shared_expert_intermediate_size": 8}, "readers have no shared expert"),
+    ("vaultgemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    ("gemma3n_text", {"vocab_size_per_layer_input": 54}, "it must be vocab_size, 53"),
+    ("gemma3n_text", {"altup_active_idx": 1}, "altup_active_idx is not 0"),
+    ("gemma3n_text", {"activation_sparsity_pattern": [0.9, 0.0, 0.0, 0.0]}, '"0.95"'),
+    ("mamba2", {"time_step_limit": [0.001, 0.1]}, "readers bound steps in prompts only"),
+    ("mamba2", {"use_bias": True}, "linear attention has none"),
+    ("minimax_m2", {"scoring_func": "softmax"}, "scoring_func is not sigmoid"),
     ("mpt", {"logit_scale": 0.5}, "readers pass over it"),
     ("lfm2", {"full_attn_idxs": [2, 2]}, '"full_attn_idxs" must be a list of different layers'),
     ("lfm2", {"full_attn_idxs": None}, "layer_types is missing"),
@@ -214,7 +221,7 @@ def check_large_tokenizer(binary):
 
 
 def check_list(binary):
-    if "\n| `residual_multiplier` | granite, granitemoe |  | the others |\n" not in plumb(binary, "zoo", "keys"):
+    if "\n| `residual_multiplier` | granite, granitemoe, granitemoehybrid, granitemoeshared |  | the others |\n" not in plumb(binary, "zoo", "keys"):
         raise Failed("zoo keys: no line of residual_multiplier")
     rows = {row["key"]: row["families"] for row in
             json.loads(plumb(binary, "zoo", "keys", "--json"))["keys"]}

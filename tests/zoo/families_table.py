@@ -12,7 +12,7 @@ import sys
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|#[^\n]*|[{}:]|[^\s{}:"#]+')
 HEADER = "| family | `model_type` | placement | norm | positions | easily misread |\n|---|---|---|---|---|---|\n"
 NORMS = {"rms_norm": "RMS", "layer_norm": "layer norm"}
-KINDS = {"ROPE": "rotary", "ALIBI": "ALiBi", "LEARNED": "learned"}
+KINDS = {"ROPE": "rotary", "ALIBI": "ALiBi", "LEARNED": "learned", "NONE": "none"}
 
 
 def parse(text):

@@ -149,12 +149,40 @@ def experts():
                num_key_value_heads=4, rope_parameters=default(500.0))
 
 
+    granite = dict(hidden_size=16, intermediate_size=9, num_local_experts=4, num_experts_per_tok=2,
+                   shared_intermediate_size=7, rms_norm_eps=0.01, embedding_multiplier=0.7, attention_multiplier=0.3,
+                   residual_multiplier=0.8, logits_scaling=0.6, rope_parameters=default(500.0))
+    yield case("granitemoeshared", "granitemoeshared", top_k=2, num_hidden_layers=2, **granite)
+    yield case("flex_olmo", "flex_olmo", top_k=3, hidden_size=16, intermediate_size=9, num_hidden_layers=2,
+               num_experts=5, num_experts_per_tok=3, rms_norm_eps=0.01, rope_parameters=default(500.0))
+    yield case("minimax_m2", "minimax_m2", hidden_size=16, intermediate_size=9, num_hidden_layers=2, head_dim=8,
+               num_local_experts=5, num_experts_per_tok=3, rms_norm_eps=0.01,
+               rope_parameters=default(500.0, partial_rotary_factor=0.5),
+               published=dict(rope_theta=500.0, rotary_dim=4, use_qk_norm=True, scoring_func="sigmoid"),
+               without=("rope_parameters",))
+    ernie = dict(hidden_size=16, moe_intermediate_size=9, moe_num_experts=5, moe_k=2, rms_norm_eps=0.01,
+                 rope_parameters=default(500.0))
+    yield case("ernie4_5_moe", "ernie4_5_moe", use_bias=True, moe_num_shared_experts=2, **ernie)
+    yield case("ernie4_5_moe_plain", "ernie4_5_moe", moe_num_shared_experts=0, moe_layer_interval=2,
+               moe_layer_start_index=0, tie_word_embeddings=False, **ernie)
+    yield case("exaone_moe", "exaone_moe", hidden_size=24, num_hidden_layers=4, moe_intermediate_size=9, num_experts=6,
+               num_experts_per_tok=2, num_shared_experts=2, n_group=3, topk_group=2, rms_norm_eps=0.01, sliding_window=5,
+               layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=default(500.0),
+               mlp_layer_types=["dense", "sparse", "dense", "sparse"])
+    yield case("lfm2_moe", "lfm2_moe", hidden_size=24, num_hidden_layers=4, norm_eps=0.01, moe_intermediate_size=9,
+               num_experts=5, num_experts_per_tok=2, num_dense_layers=2, routed_scaling_factor=1.4, conv_bias=True,
+               layer_types=["conv", "full_attention"] * 2, rope_parameters=default(500.0))
     # Layers without experts.
     yield case("qwen2_moe_mixed", "qwen2_moe", top_k=3, mlp_only_layers=[0], **{**qwen, "num_hidden_layers": 3})
     yield case("qwen3_moe_mixed", "qwen3_moe", top_k=3, norm_topk_prob=True, head_dim=6, decoder_sparse_step=2,
                **{**qwen, "num_hidden_layers": 3, "shared_expert_intermediate_size": ABSENT})
     delta = dict(head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=4,
                  linear_value_head_dim=6, rope_parameters=default(500.0, partial_rotary_factor=0.5))
+    yield case("qwen3_5_text", "qwen3_5_text", unit_offset=True, hidden_size=16, rms_norm_eps=0.01,
+               layer_types=["linear_attention", "full_attention", "linear_attention"], **delta)
+    yield case("qwen3_5_moe_text", "qwen3_5_moe_text", top_k=3, unit_offset=True, attention_bias=True,
+               **{**qwen, **delta, "num_hidden_layers": 3},
+               layer_types=["linear_attention", "linear_attention", "full_attention"])
     yield case("qwen3_next_mixed", "qwen3_next", top_k=3, unit_offset=True, attention_bias=True, mlp_only_layers=[1, 3],
                **{**qwen, **delta, "num_hidden_layers": 4},
                layer_types=["linear_attention", "linear_attention", "full_attention", "full_attention"])
@@ -200,6 +228,15 @@ def multimodal():
                  hidden_size_per_layer_input=0, tie_word_embeddings=False, attention_bias=True,
                  hidden_activation="gelu", layer_types=WINDOWS,
                  rope_parameters={"sliding_attention": default(50.0), "full_attention": default(500.0)})
+    yield case("vaultgemma", "vaultgemma", unit_offset=True, rms_norm_eps=0.01, head_dim=6, sliding_window=5,
+               query_pre_attn_scalar=10, attn_logit_softcapping=1.5, final_logit_softcapping=2.0,
+               layer_types=WINDOWS, rope_parameters=default(500.0))
+    yield case("gemma3n_text", "gemma3n_text", rms_norm_eps=0.01, head_dim=6, sliding_window=5, num_hidden_layers=4,
+               intermediate_size=[28, 20, 28, 28], layer_types=["sliding_attention", "full_attention"] * 2,
+               activation_sparsity_pattern=[0.95, 0.95, 0.0, 0.0], altup_num_inputs=3, laurel_rank=5,
+               num_kv_shared_layers=2, hidden_size_per_layer_input=5, vocab_size_per_layer_input=53,
+               final_logit_softcapping=2.0,
+               rope_parameters={"sliding_attention": default(50.0), "full_attention": default(500.0)})
     yield case("gemma4_layers", "gemma4_text", rms_norm_eps=0.01, head_dim=6, sliding_window=5, **heads,
                attention_k_eq_v=True, rope_parameters=proportional, **shared)
     yield gemma4(wrapped, "gemma4", heads, "gemma4", "gemma4_vision", model_type="gemma4_text", pad_token_id=0,
@@ -246,6 +283,8 @@ def more_llama_like():
 
 def gpts():
     sizes = {**{key: ABSENT for key in SIZES}, "vocab_size": 53, "layer_norm_epsilon": 0.01}
+    yield case("codegen", "codegen", **{**sizes, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 24, "n_ctx": 24,
+                                        "rotary_dim": 4, "bos_token_id": None, "eos_token_id": None})
     gpt2 = dict(n_embd=20, n_layer=2, n_head=4, n_positions=24, bos_token_id=None, eos_token_id=None)
     yield case("gpt_bigcode", "gpt_bigcode", **{**sizes, **gpt2})
     yield case("gpt_bigcode_heads", "gpt_bigcode", **{**sizes, **gpt2}, multi_query=False, n_inner=28,
@@ -299,8 +338,31 @@ def latent_attention():
                **sizes)
 
 
+    yield case("glm4_moe_lite", "glm4_moe_lite", q_lora_rank=11, mlp_layer_types=["dense", "sparse", "dense"],
+               rope_parameters=default(500.0), **sizes)
     yield case("deepseek_v3_bias", "deepseek_v3", q_lora_rank=11, first_k_dense_replace=1, attention_bias=True,
                num_nextn_predict_layers=0, rope_parameters=default(500.0), **sizes)
+
+
+def states():
+    sizes = dict(vocab_size=53, hidden_size=16, num_hidden_layers=3, bos_token_id=None, eos_token_id=None,
+                 pad_token_id=None)
+    yield Case("mamba2", "mamba2", dict(sizes, num_heads=4, head_dim=8, state_size=5, n_groups=2, conv_kernel=3,
+                                        layer_norm_epsilon=0.01))
+    ssm = dict(mamba_n_heads=4, mamba_d_head=8, mamba_d_state=5, mamba_n_groups=2, mamba_d_conv=3, rms_norm_eps=0.01,
+               hidden_size=16, rope_parameters=default(500.0))
+    granite = dict(embedding_multiplier=0.7, attention_multiplier=0.3, residual_multiplier=0.8, logits_scaling=0.6,
+                   shared_intermediate_size=11, layer_types=["mamba", "attention", "mamba"])
+    yield case("granitemoehybrid", "granitemoehybrid", top_k=2, intermediate_size=9, num_local_experts=4,
+               num_experts_per_tok=2, **ssm, **granite)
+    yield case("granitemoehybrid_dense", "granitemoehybrid", num_local_experts=0, position_embedding_type="rope",
+               mamba_conv_bias=False, tie_word_embeddings=True, **ssm, **granite)
+    multipliers = dict(embedding_multiplier=0.7, lm_head_multiplier=1.3, key_multiplier=0.8, attention_in_multiplier=1.1,
+                       attention_out_multiplier=0.9, ssm_in_multiplier=1.2, ssm_out_multiplier=0.6,
+                       mlp_multipliers=[0.8, 1.4], ssm_multipliers=[0.7, 1.3, 0.9, 1.2, 0.6])
+    yield case("falcon_h1", "falcon_h1", mamba_d_ssm=32, mamba_rms_norm=True, mamba_norm_before_gate=False,
+               **ssm, **multipliers)
+    yield case("falcon_h1_plain", "falcon_h1", mamba_d_ssm=32, attention_bias=True, mlp_bias=True, **ssm, **multipliers)
 
 
 def others():
@@ -349,5 +411,5 @@ def encoders():
 
 def all_cases():
     for group in (llama_like, sliding, glm, experts, multimodal, more_llama_like, gpts,
-                  convolutions, latent_attention, others, encoders):
+                  convolutions, latent_attention, states, others, encoders):
         yield from group()
