@@ -296,7 +296,8 @@ class HostileInput(Case):
         tensors["h.9.ln_1.weight"] = np.ones(32, np.float32)
         message = self.refuse(self.checkpoint(tensors=tensors), "missing: transformer.h.0.ln_1.bias",
                               "missing: transformer.ln_f.weight", "of another type", "h.1.mlp.c_fc.bias", "misshapen",
-                              "h.2.attn.c_proj.weight", "surplus", "h.9.ln_1.weight")
+                              "h.2.attn.c_proj.weight", "is [32, 31], and is taken as a whole", "surplus",
+                              "h.9.ln_1.weight")
         self.assertEqual(message.count("\n  "), 5)
 
     def test_a_head_that_is_tied_and_differs(self):

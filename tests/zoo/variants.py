@@ -74,6 +74,18 @@ FAMILIES = {
     "granitemoe": dict(EXPERTS, num_local_experts=4, residual_multiplier=0.7),
     "olmoe": dict(EXPERTS, num_experts=4),
     "lfm2": dict(GROUPED, layer_types=["conv", "full_attention", "conv"]),
+    "lfm2_moe": dict(EXPERTS, layer_types=["conv", "full_attention", "conv"], num_experts=4,
+                     moe_intermediate_size=24, num_dense_layers=1),
+    "granitemoeshared": dict(EXPERTS, num_local_experts=4, shared_intermediate_size=20),
+    "flex_olmo": dict(EXPERTS, num_experts=4),
+    "ernie4_5_moe": dict(GROUPED, moe_num_experts=4, moe_k=2, moe_intermediate_size=24),
+    "exaone_moe": dict(EXPERTS, num_experts=4, moe_intermediate_size=24, sliding_window=9,
+                       layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "minimax_m2": dict(EXPERTS, num_local_experts=4, head_dim=12),
+    "vaultgemma": dict(GROUPED, head_dim=12, sliding_window=9, query_pre_attn_scalar=20),
+    "qwen3_5_text": dict(GROUPED, head_dim=16, partial_rotary_factor=0.5, linear_num_key_heads=2,
+                         linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+                         layer_types=["linear_attention", "full_attention", "full_attention"]),
 }
 
 # Variants that versions of transformers interpret in different ways.
