@@ -135,7 +135,7 @@ TEST(TablesTest, ComparesBestSettingsOnHeldOutSeeds) {
   EXPECT_THAT(results.mean_ranks, ElementsAre(1.5, 1.5));
   EXPECT_EQ(results.Decisive(), &results.best->comparison);
   EXPECT_THAT(TableMarkdown(plan, results),
-              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | – | 1.5 |"));
+              HasSubstr("| b | batch_size=1 | edge, +3.015 | 1.605 ± 0.021 | 2 | – | 1.5 |"));
   // A run that diverged makes a setting worse than any without.
   results.records[4 + 1].result.status = RunStatus::kDiverged;
   results = EvaluateStudy(plan, results.records);
