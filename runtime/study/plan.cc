@@ -578,11 +578,11 @@ void StudyPlan::DropUntriedCells() {
   runs.clear();
   is_skipped.clear();
   for (size_t i = 0; i < all_runs.size(); ++i) {
-    PlanGroup group = all_groups[all_runs[i].group];
+    const PlanGroup& group = all_groups[all_runs[i].group];
     if (!is_used(group.cell)) continue;
     if (i % seeds.size() == 0) {
-      group.cell -= used.first;
-      groups.push_back(std::move(group));
+      groups.push_back(group);
+      groups.back().cell -= used.first;
     }
     runs.push_back(all_runs[i]);
     runs.back().group = groups.size() - 1;
