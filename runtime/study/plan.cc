@@ -66,8 +66,9 @@ absl::Status ExpandRange(const std::vector<std::string>& places, StudyPlan* plan
   size_t settings = 0;
   for (size_t a = 0; a < grid.size(); ++a) {
     settings += IsSetting(grid[a].field()) ? 1 : 0;
-    const auto text = std::find_if(grid[a].value().begin(), grid[a].value().end(),
-                                   [](const std::string& value) { return IsRange(value); });
+    const auto text =
+        std::find_if(grid[a].value().begin(), grid[a].value().end(),
+                     [](const std::string& value) { return absl::StrContains(value, ".."); });
     if (text == grid[a].value().end()) continue;
     const auto fail = [&](const char* what) {
       return absl::InvalidArgumentError(absl::StrCat(places[a], ": ", *text, " ", what));

@@ -345,6 +345,4 @@ bool IsSetting(const std::string& field) {
   return !absl::StartsWith(field, "model.") || sizes.count(field) > 0;
 }
 
-bool IsRange(const std::string& value) { return absl::StrContains(value, ".."); }
-
 }  // namespace plumb

@@ -56,9 +56,6 @@ std::pair<std::string, std::string> SplitSetting(const std::string& setting);
 // each value.
 bool IsSetting(const std::string& field);
 
-// Returns true for a pair of values, "0.005..0.02".
-bool IsRange(const std::string& value);
-
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_STUDY_STUDY_H_
