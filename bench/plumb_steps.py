@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executes steps of plumb on request, through its Python package: a worker of compare_peers.py. It draws the
 weights and saves them for the peers. PYTHONPATH and PLUMB_LIBRARY name the package and libplumb.so."""
-import plumb
+import plumb_runtime as plumb
 
 import peer_worker
 

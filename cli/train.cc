@@ -416,7 +416,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "logit) 0.3; sublayers (their outputs) 0.2; of parameters: gates (learned values) 1, updates "
       "(change over weight) 1.4, spectral (norms of matrices) 25");
   app->option_defaults()->group("Output");
-  AddRemoved(app, "--tensorboard", "convert the run with python -m plumb tensorboard RUN");
+  AddRemoved(app, "--tensorboard", "convert the run with python -m plumb_runtime tensorboard RUN");
   app->add_flag("--profile", options->profile,
                 "Time every op and print a table of the time of a step");
   app->add_flag("--json", options->json, "Print the summary as JSON");

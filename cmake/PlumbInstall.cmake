@@ -37,7 +37,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/schemas/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/schemas" COMPONENT development
   FILES_MATCHING PATTERN "*.schema.json")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/python/plumb"
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/python/plumb_runtime"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development
   FILES_MATCHING PATTERN "*.py" PATTERN "palette.json" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 foreach(export plumb-targets plumb-static-targets)

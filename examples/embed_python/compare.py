@@ -2,7 +2,7 @@
 """Compares two placements on names at two learning rates: python compare.py NAMES OUT [STEPS]"""
 import sys
 
-import plumb
+import plumb_runtime as plumb
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 import random
 import sys
 
-import plumb
+import plumb_runtime as plumb
 
 DESCRIPTION = """
 n_layer: 2 n_head: 4 d_model: 32 context_length: 16

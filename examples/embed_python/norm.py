@@ -4,7 +4,7 @@
 import demo
 import numpy
 
-import plumb
+import plumb_runtime as plumb
 
 
 @plumb.norm("org.example.softsign", parameters={"gain": 1.0}, attributes={"scale": 1.0})

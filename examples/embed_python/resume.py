@@ -6,7 +6,7 @@ import os
 import sys
 
 import demo
-import plumb
+import plumb_runtime as plumb
 
 EVERY = 50
 

@@ -21,7 +21,7 @@ except ImportError:
 source, library, norms = sys.argv[1:]
 sys.path.insert(0, os.path.join(source, "runtime", "python"))
 os.environ["PLUMB_LIBRARY"] = library
-import plumb  # noqa: E402
+import plumb_runtime as plumb  # noqa: E402
 
 failures = []
 

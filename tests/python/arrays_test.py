@@ -9,7 +9,7 @@ import pickle
 import sys
 import unittest
 
-import plumb
+import plumb_runtime as plumb
 
 try:
     import numpy

@@ -12,7 +12,7 @@ import unittest
 from typing import Any
 from unittest import mock
 
-import plumb.figures
+import plumb_runtime as plumb
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 with open(os.path.join(os.path.dirname(plumb.__file__), "palette.json"), encoding="utf-8") as _file:

@@ -16,7 +16,7 @@ cd "$work"
 
 [ -f "$installed/plumb/py.typed" ]
 PYTHONPATH="$installed" "$python" -X dev "$tests/package_test.py"
-PYTHONPATH="$installed" "$python" -m plumb --version | grep -q '^plumb'
+PYTHONPATH="$installed" "$python" -m plumb_runtime --version | grep -q '^plumb'
 PYTHONPATH="$installed" "$python" "$2/embed_python/demo.py" | tee demo.out
 grep -q '^step 300 loss 0\.' demo.out
 [ "$(grep -cE '^[a-z]+$' demo.out)" -ge 4 ]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from plumb import _library, _norm_abi, _structs
+from plumb_runtime import _library, _norm_abi, _structs
 
 HEADERS = '#include "plumb.h"\n#include "plumb/norm_plugin.h"\n'
 # Functions of plumb.h that the package does not call: they are for ranks, for foreign checkpoints, and for programs that

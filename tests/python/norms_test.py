@@ -8,7 +8,7 @@ import sys
 import threading
 import unittest
 
-import plumb
+import plumb_runtime as plumb
 
 try:
     import numpy

@@ -20,9 +20,9 @@ import unittest
 import unittest.mock
 import weakref
 
-import plumb
-from plumb._arguments import tokens
-from plumb._structs import ModelInfo
+import plumb_runtime as plumb
+from plumb_runtime._arguments import tokens
+from plumb_runtime._structs import ModelInfo
 
 try:
     import numpy
@@ -436,7 +436,7 @@ class Training(unittest.TestCase):
     def test_ctrl_c_ends_a_run_after_a_whole_step(self):
         for _ in range(5):
             printed = self.interrupted(f"""
-                import plumb
+                import plumb_runtime as plumb
                 model = plumb.Model(plumb.Runtime(threads=1), plumb.Spec({MODEL!r}), seed=1)
                 trainer = plumb.Trainer(model, "batch_size: 1 max_steps: 1000000000")
                 session = plumb.Session(model)
@@ -940,7 +940,7 @@ class Misuse(unittest.TestCase):
 
 class Loading(unittest.TestCase):
     def run_with(self, **environment):
-        return subprocess.run([sys.executable, "-c", "import plumb; print(plumb.version())"], text=True, capture_output=True,
+        return subprocess.run([sys.executable, "-c", "import plumb_runtime as plumb; print(plumb.version())"], text=True, capture_output=True,
                               env={**os.environ, **environment}, check=False)
 
     def test_a_library_that_is_not_there_or_is_none(self):

@@ -15,8 +15,8 @@ import signal
 import sys
 import threading
 
-import plumb
-from plumb._handles import Handle, Lease
+import plumb_runtime as plumb
+from plumb_runtime._handles import Handle, Lease
 
 MODEL = 'n_layer: 1 n_head: 2 d_model: 8 context_length: 8 vocab_size: 5 block { placement: "pre" norm: "rms_norm" }'
 RECIPE = "batch_size: 2 max_steps: 1000000"

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from typing import Any, Optional
 
-import plumb
+import plumb_runtime as plumb
 
 EXAMPLES = os.environ["PLUMB_EXAMPLES"]
 NAMES = os.path.join(EXAMPLES, "data", "names.txt")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of plumb.TensorBoard and `python -m plumb tensorboard`: event files have the numbers of metrics.csv. The
+"""Tests of plumb.TensorBoard and `python -m plumb_runtime tensorboard`: event files have the numbers of metrics.csv. The
 variable PLUMB_EXAMPLES names the directory examples."""
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-import plumb
+import plumb_runtime as plumb
 
 EXAMPLES = os.environ["PLUMB_EXAMPLES"]
 NAMES = os.path.join(EXAMPLES, "data", "names.txt")
@@ -21,7 +21,7 @@ SHORT = {"model.n_layer": 1, "train.max_steps": 6, "train.eval_interval": 3, "tr
 
 
 def command(*words: str, without: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs `python -m plumb`, which cannot import the module `without`."""
+    """Runs `python -m plumb_runtime`, which cannot import the module `without`."""
     code = f"import runpy, sys; sys.modules[{without!r}] = None; sys.argv = ['plumb', *sys.argv[1:]]; " \
            "runpy.run_module('plumb', run_name='__main__')"
     return subprocess.run([sys.executable, "-c", code, "tensorboard", *words], capture_output=True, text=True)

@@ -14,12 +14,12 @@ sys.exit([int(part) for part in mypy.version.__version__.split(".")[:2]] < [1, 1
   exit 77
 fi
 check() { MYPYPATH="$source/runtime/python" "$python" -m mypy --strict --cache-dir "$work/cache" "$@"; }
-check "$source/runtime/python/plumb"
+check "$source/runtime/python/plumb_runtime"
 cat > "$work/right.py" << 'END'
 import numpy
 from numpy.typing import NDArray
 
-import plumb
+import plumb_runtime as plumb
 
 
 @plumb.norm("org.example.twice")
@@ -42,7 +42,7 @@ for notebook in "$source"/examples/notebooks/*.ipynb; do
   check "$work/$(basename "$notebook" .ipynb).py"
 done
 cat > "$work/wrong.py" << 'END'
-import plumb
+import plumb_runtime as plumb
 
 plumb.Session(3)
 model = plumb.Model(plumb.Runtime(), "n_layer: 1")

@@ -16,7 +16,7 @@ except ImportError:
     print("skipped: there is no torch")
     sys.exit(77)
 
-import plumb
+import plumb_runtime as plumb
 
 TOLERANCE = 1e-5
 

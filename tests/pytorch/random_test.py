@@ -13,7 +13,7 @@ except ImportError:
     sys.exit(77)
 
 import golden_test
-import plumb
+import plumb_runtime as plumb
 
 TOLERANCE = 1e-4
 

@@ -16,7 +16,7 @@ except ImportError:
 
 import export_test
 import golden_test
-import plumb
+import plumb_runtime as plumb
 
 STEPS, ROWS, TOLERANCE = 20, 4, 1e-3
 

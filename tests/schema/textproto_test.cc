@@ -69,7 +69,7 @@ TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
   EXPECT_EQ(GetError<v1::Study>("tensorboard: false seeds: 2"), "");
   EXPECT_EQ(GetError<v1::Study>("tensorboard: true"),
             "f:1:1: unknown field \"tensorboard\" in Study; it was removed: convert the runs with "
-            "python -m plumb tensorboard RUN");
+            "python -m plumb_runtime tensorboard RUN");
   v1::Train train;
   EXPECT_EQ(textproto::SetField(&train, "on_divergence", "step_back").message(),
             "on_divergence: \"step_back\" is not one of STOP, SKIP; it was removed: use SKIP, or "

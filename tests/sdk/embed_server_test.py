@@ -19,7 +19,7 @@ import tempfile
 import time
 import unittest
 
-import plumb
+import plumb_runtime as plumb
 
 SERVER, RUN, LONG_RUN, SMILES_RUN = sys.argv[1:5]
 JSON = ("-H", "Content-Type: application/json")

@@ -46,7 +46,7 @@ names=(libplumb1 libplumb-dev plumb-norms plumb)
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
 has libplumb1 "$libdir/libplumb.so.1"
 for file in "include/plumb.h" "include/plumb/types.h" "include/plumb/norm_plugin.h" "include/plumb/ext/residual.h" "include/plumb/norm_rows.h" share/plumb/schemas/model.schema.json "$libdir/libplumb.so" "$libdir/libplumb.a" "$libdir/pkgconfig/plumb.pc" \
-  "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake" share/plumb/python/plumb/__init__.py; do
+  "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake" share/plumb/python/plumb_runtime/__init__.py; do
   has libplumb-dev "$file"
 done
 for file in "$libdir/plumb/norm-v1/rms_norm.so" "share/plumb/placements/pre.pbtxt"; do has plumb-norms "$file"; done

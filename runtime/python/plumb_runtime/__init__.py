@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """plumb: describe, train and sample transformers whose norm placements are formulas.
 
-    import plumb
+    import plumb_runtime as plumb
 
     runtime = plumb.Runtime()
     tokenizer = plumb.Tokenizer.characters(text)
@@ -24,6 +24,7 @@ session of its model may run on another thread (in on_step it may). A process cr
 The package calls libplumb.so.1 by ctypes (load() says where it is searched). It needs the standard library only, and
 numpy for arrays.
 """
+from . import figures
 from ._library import load, version
 from .errors import Cancelled, Code, Error
 from .evaluator import Evaluator
@@ -44,5 +45,5 @@ from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
 __all__ = ["Cancelled", "Code", "Decoder", "Description", "Error", "Evaluator", "Model", "ModelInfo",
            "Norm", "Placement", "Probe", "ProfileRow", "Progress", "Run", "RunStep", "Runtime", "Session", "Spec",
            "StateTensor", "StepInfo", "Study", "Tensor", "TensorBoard", "Tokenizer", "Trainer", "TrainerMemory", "bench",
-           "compare", "describe", "export", "import_checkpoint", "load", "norm", "open_run", "placement", "recipe_text",
+           "compare", "describe", "export", "figures", "import_checkpoint", "load", "norm", "open_run", "placement", "recipe_text",
            "theory", "train", "version"]

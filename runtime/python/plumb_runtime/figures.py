@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of a study for papers, by matplotlib, from the data of its report page and in the page's colors and dashes:
 
-    import plumb.figures
-
     axes = plumb.figures.curves("study", x="tokens")
     axes.figure.savefig("curves.pdf")
 

@@ -151,7 +151,7 @@ def version() -> str:
 def prefix() -> str:
     """Returns the directory that contains bin, lib and share of the installation that the package belongs to, or "" if
     it belongs to none."""
-    for up in (".", "../../../.."):  # a wheel; PREFIX/share/plumb/python/plumb
+    for up in (".", "../../../.."):  # a wheel; PREFIX/share/plumb/python/plumb_runtime
         directory = os.path.normpath(os.path.join(_HERE, up))
         if os.path.isdir(os.path.join(directory, "share", "plumb", "placements")):
             return directory
