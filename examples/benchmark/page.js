@@ -194,6 +194,7 @@ function drawExternal() {
   const rows = ladder.external.map((pair) => [pair.name, pair.rung, fixed(pair.rho, 2), intervalText(pair), pair.placements]);
   const sources = new Map(ladder.external.map((pair) => [pair.name, pair.source]));
   byId("external").append(make("h3", {}, "Published ladders"),
+    note("Their losses are mostly of one seed, and the intervals resample ours alone. With seven placements, |rho| below 0.75 is within chance."),
     scrolled(table(["ladder", "rung", "correlation", "interval", "placements"], rows)),
     ...[...sources].map(([name, source]) => note(`${name}: ${source}`)));
 }
