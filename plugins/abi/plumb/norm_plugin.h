@@ -78,7 +78,7 @@ extern "C" {
 #define PLUMB_NORM_ABI_MAJOR 1 /* also part of the entry symbol's name */
 #define PLUMB_NORM_ABI_MINOR 1 /* counts additions; never a reason to refuse by itself */
 
-#if defined(_MSC_VER)
+#if defined(_WIN32)
 #define PLUMB_EXPORT __declspec(dllexport)
 #elif defined(__GNUC__)
 #define PLUMB_EXPORT __attribute__((visibility("default")))
@@ -478,18 +478,26 @@ PLUMB_EXPORT const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
 typedef const plumb_norm_plugin* (*plumb_norm_plugin_v1_fn)(uint32_t index);
 #define PLUMB_NORM_ENTRY_SYMBOL "plumb_norm_plugin_v1"
 
-/* -- The ELF note ------------------------------------------------------------------------------ */
+/* -- The note ---------------------------------------------------------------------------------- */
 
-/* Stores the norm's id and ABI where a host can read them without running code of the file: in an
- * ELF note (owner "plumb", type 1) in section .note.plumb. Write one line at file scope for each
- * norm; ID is the same string as plumb_norm_plugin.id:
+/* Stores the norm's id and ABI where a host can read them without running code of the file: in ELF
+ * a note (owner "plumb", type 1) in section .note.plumb; the same 92 bytes in section
+ * __TEXT,__plumb_norm of Mach-O, and in section .plumb of PE. Sections contain nothing else. Write
+ * one line at file scope for each norm; ID is the same string as plumb_norm_plugin.id:
  *
  *   PLUMB_NORM_NOTE("org.example.my_norm");
  *
- * A host finds norms by these notes; a file without one is not a plugin. */
+ * A host finds norms by these notes; a file without one is not a plugin. Needs gcc or clang, on
+ * Windows too: cl.exe drops data that nothing refers to. */
 #define PLUMB_NORM_NOTE_OWNER "plumb"
 #define PLUMB_NORM_NOTE_TYPE 1
+#if defined(__APPLE__)
+#define PLUMB_NORM_NOTE_SECTION "__TEXT,__plumb_norm"
+#elif defined(_WIN32)
+#define PLUMB_NORM_NOTE_SECTION ".plumb"
+#else
 #define PLUMB_NORM_NOTE_SECTION ".note.plumb"
+#endif
 typedef struct plumb_norm_note {
   uint32_t owner_size; /* 6, including the NUL */
   uint32_t desc_size;  /* 72: abi_major, abi_minor, id */
@@ -502,12 +510,16 @@ typedef struct plumb_norm_note {
 #define PLUMB_CONCAT_(a, b) a##b
 #define PLUMB_CONCAT(a, b) PLUMB_CONCAT_(a, b)
 /* clang-format off */
+#if defined(_MSC_VER) && !defined(__clang__)
+#define PLUMB_NORM_NOTE(ID) PLUMB_STATIC_ASSERT(0, "compile norms by clang-cl, clang or gcc")
+#else
 #define PLUMB_NORM_NOTE(ID)                                                                       \
   static const plumb_norm_note PLUMB_CONCAT(plumb_norm_note_, __LINE__)                           \
       __attribute__((used, section(PLUMB_NORM_NOTE_SECTION), aligned(4))) = {                     \
           6, 72, PLUMB_NORM_NOTE_TYPE, PLUMB_NORM_NOTE_OWNER,                                     \
           PLUMB_NORM_ABI_MAJOR, PLUMB_NORM_ABI_MINOR, ID};                                        \
   PLUMB_STATIC_ASSERT(sizeof(ID) <= 64, "a norm's id has at most 63 characters")
+#endif
 /* clang-format on */
 
 /* -- Sizes ------------------------------------------------------------------------------------- */
