@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
 namespace plumb {
@@ -92,13 +93,17 @@ std::string Conclusion(const StudyPlan& plan, const StudyResults& results) {
   return absl::StrReplaceAll(ConclusionWithMarks(plan, results), {{kNameMark, ""}});
 }
 
-std::string StudyTitle(const StudyPlan& plan) {
+std::string StudyTitle(const StudyPlan& plan, const StudyResults& results) {
   constexpr size_t kNamed = 4;
-  std::string title;
-  for (size_t i = 0; i < std::min(kNamed, plan.models.size()); ++i) {
-    absl::StrAppend(&title, i == 0 ? "" : ", ", plan.models[i].name);
+  const bool is_cut = plan.models.size() > kNamed;
+  const Comparison* const decisive = results.Decisive();
+  std::vector<std::string> names = ModelNames(plan);
+  if (is_cut && decisive != nullptr) {
+    names.clear();
+    for (const size_t model : decisive->Ranked()) names.push_back(plan.models[model].name);
   }
-  return plan.models.size() > kNamed ? title + ", …" : title;
+  names.resize(std::min(kNamed, names.size()));
+  return absl::StrCat(absl::StrJoin(names, ", "), is_cut ? ", …" : "");
 }
 
 }  // namespace plumb

@@ -376,6 +376,11 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
           {"paired", std::move(paired)}};
 }
 
+// Replaces a path by the name of its file.
+void CutToFileName(Json* path) {
+  *path = std::filesystem::path(path->get<std::string>()).filename().string();
+}
+
 constexpr size_t kDigits = 40;  // of a SHA-1; SHA-256 repositories have 64
 
 // Returns the first line of a file; "" if it cannot be read.
@@ -450,6 +455,10 @@ Json PageData(Json report, const StudyPlan& plan, const StudyResults& results) {
     seconds.push_back(Rounded(PerStep(GetRecords(plan, results, i), &RunRecord::seconds), 4));
   }
   report["seconds_per_step"] = std::move(seconds);
+  // Readers of a page that was sent to them have no use for the folders of this machine.
+  for (Json& model : report["models"]) CutToFileName(&model["file"]);
+  CutToFileName(&report["provenance"]["data"]["path"]);
+  for (Json& plugin : report["provenance"]["plugins"]) CutToFileName(&plugin["path"]);
   return report;
 }
 
@@ -459,7 +468,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
   Json models = Json::array();
   for (const PlanModel& model : plan.models) models.push_back(ModelData(model));
   CurveData curves = GroupsAndRuns(plan, results);
-  return {{"title", StudyTitle(plan)},
+  return {{"title", StudyTitle(plan, results)},
           // study.pbtxt is next to the page of a study.
           {"command", plan.study.model().empty() ? "plumb report RUN... --out DIR"
                                                  : "plumb compare study.pbtxt --out DIR"},

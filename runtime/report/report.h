@@ -49,7 +49,8 @@ nlohmann::ordered_json ReportData(const StudyPlan& plan, const StudyResults& res
                                   HostRuntime* runtime);
 
 // Returns the data of report.html: those of report.json, `report`, with the pictures of the models
-// and the mean duration of a step of each group, which is not the same wherever a study is run.
+// and the mean duration of a step of each group, which is not the same wherever a study is run, and
+// with names of files instead of paths.
 nlohmann::ordered_json PageData(nlohmann::ordered_json report, const StudyPlan& plan,
                                 const StudyResults& results);
 

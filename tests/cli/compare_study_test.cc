@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/cli/plumb_process.h"
 
@@ -60,6 +64,11 @@ TEST_F(CompareStudyTest, WritesTablesAndAReport) {
   // Times are in the page alone, because report.json is the same on every machine.
   EXPECT_THAT(Read("study/report.html"), HasSubstr(",\"seconds_per_step\":["));
   EXPECT_FALSE(report.contains("seconds_per_step"));
+  // Paths are in report.json alone, because the page is sent to others.
+  EXPECT_EQ(report["models"][0]["file"], Path("pre.pbtxt"));
+  EXPECT_THAT(Read("study/report.html"),
+              AllOf(HasSubstr("\"file\":\"pre.pbtxt\""), HasSubstr("\"path\":\"names.txt\""),
+                    Not(HasSubstr(":\"/"))));
   const Json& figures = report["groups"][1]["result"];
   EXPECT_EQ(figures["runs"], 3);
   const double mean = figures["mean"];  // of the validation loss, which is the judged metric
@@ -189,6 +198,22 @@ TEST_F(CompareStudyTest, ValuesOfAFieldThatMakesAModelAreModels) {
   EXPECT_EQ(report["groups"][2]["name"], "post, learning_rate=1e-3");
   EXPECT_EQ(report["paired"][0]["against"], 0);
   EXPECT_EQ(report["paired"][0]["group"], 2);
+}
+
+TEST_F(CompareStudyTest, ATitleNamesTheBestOfManyModels) {
+  const Finished result =
+      Compare({"pre.pbtxt", "--grid", "model.block.placement=none,pre,post,peri,rezero", "--seeds",
+               "2", "--samples", "0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = ReadJson("study/report.json");
+  std::vector<std::pair<double, std::string>> ranked;
+  for (const Json& group : report["groups"]) {
+    ranked.emplace_back(group["result"]["mean"], group["name"]);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::string title;
+  for (size_t i = 0; i < 4; ++i) title += ranked[i].second + ", ";
+  EXPECT_EQ(report["title"], title + "…");
 }
 
 TEST_F(CompareStudyTest, MatchesFlopsOrParameters) {

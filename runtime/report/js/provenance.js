@@ -7,7 +7,7 @@ function provenanceSection(report) {
     ["oneDNN", p.onednn],
     ["kernels", p.kernels],
     ["matrix products", p.products],
-    ["data", p.data && [p.data.description, p.data.path].filter(Boolean).join(", ")],
+    ["data", p.data?.description ?? p.data?.path],
     ["data SHA-256", p.data?.sha256 && dom.el("code", { class: "hash" }, p.data.sha256)],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
   const plugins = p.plugins ?? [];
