@@ -98,6 +98,31 @@ for (const [width, models] of [
   });
 }
 
+test("no column of the table is cut off on a screen of 1280 pixels or on paper", async (t) => {
+  const make = () => {
+    const report = makeReport({
+      models: Array.from({ length: 20 }, (_, i) => `placement_with_a_long_name_${i}`),
+      seeds: 2,
+      steps: 200,
+    });
+    report.table.columns.splice(2, 0, "FLOPs/token", "memory");
+    for (const row of report.table.rows) row.splice(2, 0, { text: "175 k" }, { text: "846.0 KiB" });
+    return report;
+  };
+  const page = await open(t, fileOf("wide table", make));
+  const fits = () =>
+    page.locator(".results .scroll").evaluate((node) => [node.clientWidth, node.scrollWidth]);
+  for (const width of [1280, 1920]) {
+    await page.setViewportSize({ width, height: 900 });
+    const [room, needed] = await fits();
+    assert.ok(needed <= room, `${needed} of ${room} at ${width} pixels`);
+  }
+  await page.emulateMedia({ media: "print" });
+  await page.setViewportSize({ width: 688, height: 1000 });
+  const [room, needed] = await fits();
+  assert.ok(needed <= room, `${needed} of ${room} on paper`);
+});
+
 test("long names leave room for figures on a phone, and are not cut", async (t) => {
   const page = await open(
     t,
