@@ -654,7 +654,7 @@ test("settings with numbers have a chart of the loss by their values", async (t)
 
 test("every figure can be saved as an SVG that has its colours", async (t) => {
   const page = await open(t, study());
-  const buttons = await page.locator(".save").all();
+  const buttons = await page.getByRole("button", { name: /^Save SVG of / }).all();
   assert.ok(buttons.length > 14);
   const texts = new Map();
   for (const button of buttons) {
@@ -680,5 +680,78 @@ test("every figure can be saved as an SVG that has its colours", async (t) => {
     assert.ok(curves.includes(look), look);
   assert.match(texts.get("Ranking_by_last_100.svg"), /<line class="grid"[^>]* stroke="rgb/);
   assert.match(texts.get("Gradient_norm_layer_by_step.svg"), /href="data:image\/png/);
+  for (const [name, title] of [
+    ["The_whole_run_1_000_steps", /rotate\(-90\)[^>]*>loss \(nats\)</],
+    ["Attention_entropy_by_layer", />attention entropy \(nats\)</],
+    ["Ranking_by_last_100", />loss \(nats\)</],
+    ["Differences_between_models_last_100", />difference \(nats\)</],
+  ])
+    assert.match(texts.get(`${name}.svg`), title);
   assert.equal(await page.locator("figure .key").count(), 0);
+});
+
+test("every figure can be saved as CSV with all its digits", async (t) => {
+  const page = await open(t, study());
+  const buttons = await page.getByRole("button", { name: /^Save CSV of / }).all();
+  assert.equal(buttons.length, await page.getByRole("button", { name: /^Save SVG of / }).count());
+  const texts = new Map();
+  for (const button of buttons) {
+    await page.waitForTimeout(110); // as above
+    const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    const text = readFileSync(await download.path(), "utf8");
+    assert.ok(text.split("\n").length > 3, download.suggestedFilename());
+    assert.doesNotMatch(text, /NaN|undefined|null|Infinity|\[object/);
+    texts.set(download.suggestedFilename(), text.split("\n"));
+  }
+  const curves = texts.get("The_whole_run_1_000_steps.csv");
+  assert.match(curves[0], /^step,"pre, unsmoothed",.*,pre,/);
+  assert.equal(curves.length, 1 + 1000 + 1);
+  const report = makeReport();
+  const ranking = texts.get("Ranking_by_last_100.csv");
+  assert.match(ranking[0], /^model,mean,95 % from,to,runs,diverged,− baseline,95 % from,to$/);
+  assert.deepEqual(
+    ranking[1].split(",").slice(0, 3),
+    ["pre", report.groups[0].result.mean, report.groups[0].result.low].map((value) =>
+      typeof value === "number" ? String(Number(value.toPrecision(12))) : value,
+    ),
+  );
+  const maps = texts.get("Gradient_norm_layer_by_step.csv");
+  assert.equal(maps.length, 1 + 3 * 8 + 1);
+  assert.match(maps[0], /^layer,model,step 1,step 10,.*,"step 1,000"$/);
+});
+
+test("the address opens the card of a model", async (t) => {
+  const page = await open(t, crowd());
+  const card = (i) => page.locator(`#model-placement_with_a_long_name_${i}`);
+  assert.equal(await card(10).count(), 0);
+  await page.evaluate(() => (location.hash = "#model-placement_with_a_long_name_10"));
+  await card(10).waitFor();
+  await page.waitForFunction(() => {
+    const node = document.getElementById("model-placement_with_a_long_name_10");
+    const { top } = node.getBoundingClientRect();
+    return top >= 0 && top < window.innerHeight / 2;
+  });
+  await page.reload();
+  await card(10).waitFor();
+  const link = page.locator(".results tbody").getByRole("link", { name: /_19$/ });
+  await link.click();
+  await page.waitForFunction(() => location.hash === "#model-placement_with_a_long_name_19");
+});
+
+test("a search hides the rows of other models in ranking and table", async (t) => {
+  const page = await open(t, crowd());
+  const shown = async () => [
+    await page.locator("#results .with-heads .dot-row[data-name]:visible").count(),
+    await page.locator(".results tbody tr:visible").count(),
+  ];
+  assert.deepEqual(await shown(), [20, 20]);
+  await page.getByLabel("Search").fill("PLACEMENT _1");
+  assert.deepEqual(await shown(), [11, 11]);
+  assert.equal(await page.locator("#results .said").first().textContent(), "11 of 20");
+  await page.locator("#pick-12").check(); // draws the ranking again
+  assert.deepEqual(await shown(), [11, 11]);
+  await page.getByLabel("Search").fill("");
+  assert.deepEqual(await shown(), [20, 20]);
+  const few = await open(t, study());
+  assert.equal(await few.getByLabel("Search").count(), 0);
 });

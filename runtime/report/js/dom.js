@@ -34,7 +34,7 @@ const dom = (() => {
       el(
         i === 0 ? "th" : "td",
         { scope: i === 0 ? "row" : null, class: isNumeric[i] ? "number" : null },
-        value,
+        value instanceof Node ? value : (value?.text ?? value),
       );
     return el(
       "table",
@@ -167,7 +167,7 @@ const dom = (() => {
       el(
         "figcaption",
         {},
-        saveButton(title),
+        saveButtons(title),
         el("h3", {}, title),
         note && el("p", { class: "note" }, note),
       ),

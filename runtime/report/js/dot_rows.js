@@ -3,11 +3,12 @@
 // positions in per cent, so that they adapt to any width.
 //
 // dotRows({label, low, high, rows: [{name, swatch, text, marks: [...], badge, pick, more}], zero,
-//          heads})
+//          heads, title})
 // `badge` is a word after the name, `pick` a control before it, `more` a second text. `heads` are
-// headings of the two texts; with them the axis is above the rows and stays in view.
+// headings of the two texts; with them the axis is above the rows and stays in view. `title` is the
+// axis's.
 // A mark: {kind: "dot"|"ring"|"cross"|"tick"|"bar", at, to, y (0..1), color, title}.
-function dotRows({ label, low, high, rows, zero, heads }) {
+function dotRows({ label, low, high, rows, zero, heads, title }) {
   if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
   const margin = (high - low) * 0.04;
   low -= margin;
@@ -69,7 +70,7 @@ function dotRows({ label, low, high, rows, zero, heads }) {
   const rowNode = (row) =>
     dom.el(
       "div",
-      { class: "dot-row" },
+      { class: "dot-row", "data-name": row.name },
       dom.el(
         row.pick ? "label" : "span",
         { class: "dot-name" },
@@ -95,7 +96,7 @@ function dotRows({ label, low, high, rows, zero, heads }) {
   const axis = dom.el(
     "div",
     { class: "dot-row dot-axis" },
-    dom.el("span", { class: "dot-name" }),
+    dom.el("span", { class: "dot-name" }, title),
     dom.el(
       "span",
       { class: "dot-ticks" },

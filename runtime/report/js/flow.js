@@ -91,9 +91,10 @@ function heatFigure(report, view, probed, shown) {
     }
     numbers.draw();
   });
-  const numbers = dom.numbers("Gradient norm by model, layer and step", () => {
-    const { steps } = axesOf(shown.map((index) => probed[index]));
-    const kept = steps.filter((_, i) => i % Math.ceil(steps.length / 20) === 0);
+  const { steps } = axesOf(shown.map((index) => probed[index]));
+  // Returns the numbers of the drawn groups at about `most` steps.
+  const table = (most) => {
+    const kept = steps.filter((_, i) => i % Math.ceil(steps.length / most) === 0);
     return [
       ["layer", "model", ...dom.numeric(kept.map((step) => `step ${format.count(step)}`))],
       shown
@@ -103,22 +104,28 @@ function heatFigure(report, view, probed, shown) {
             layer,
             report.groups[index].name,
             ...kept.map((step) =>
-              format.size(gradientOf(index)[probed[index].steps.indexOf(step)]?.[i]),
+              format.cell(
+                gradientOf(index)[probed[index].steps.indexOf(step)]?.[i],
+                format.size,
+              ),
             ),
           ]),
         ),
     ];
-  });
+  };
+  const numbers = dom.numbers("Gradient norm by model, layer and step", () => table(20));
+  const grid = dom.el(
+    "div",
+    { class: "heat-grid" },
+    maps.map(({ node }) => node),
+  );
+  grid.toRows = () => table(steps.length);
   return dom.figure(
     "Gradient norm, layer by step",
     "One column a probe, the layer next to the head on top. All maps share one logarithmic " +
       "scale, so that the same colour is the same size.",
     scale.legend("gradient norm"),
-    dom.el(
-      "div",
-      { class: "heat-grid" },
-      maps.map(({ node }) => node),
-    ),
+    grid,
     readout,
     numbers.node,
   );
@@ -171,7 +178,9 @@ function layerFigures(report, view, probed, shown, kinds) {
     const rowAt = (index, step) =>
       seriesOf(probed[index], kind)?.values[probed[index].steps.indexOf(step)] ?? [];
     const name = kind.replace(/^./, (first) => first.toUpperCase());
+    const yLabel = kind + (kind === "attention entropy" ? " (nats)" : "");
     const line = (index, look) => ({
+      name: report.groups[index].name,
       color: view.color(index),
       width: 2.25,
       dash: view.dash(index),
@@ -186,7 +195,7 @@ function layerFigures(report, view, probed, shown, kinds) {
         const every = Math.ceil(layers.length / Math.max(2, Math.floor(chart.width() / 80)));
         const ticks = places.filter((i) => i % every === 0);
         const labels = ticks.map((i) => layers[i].replace(/^layers\./, ""));
-        return { xLabel: "layer", xTicks: { at: ticks, labels } };
+        return { xLabel: "layer", yLabel, xTicks: { at: ticks, labels }, xName: (i) => layers[i] };
       },
       placeOf: (x) => layers[Math.round(x)],
       textOf: (index, x) => format.size(rowAt(index, steps[at])[Math.round(x)]),
@@ -208,7 +217,13 @@ function layerFigures(report, view, probed, shown, kinds) {
           values: places.map((i) => drawn(log, rowAt(index, steps[place])[i])),
           ...line(
             index,
-            place === at ? { points: layers.length < 60 } : { width: 1, dash: [1, 3] },
+            place === at
+              ? { points: layers.length < 60 }
+              : {
+                  name: `${report.groups[index].name}, step ${steps[place]}`,
+                  width: 1,
+                  dash: [1, 3],
+                },
           ),
         })),
     });
@@ -230,7 +245,7 @@ function layerFigures(report, view, probed, shown, kinds) {
           (largest ? "The largest of the layers" : "Mean over the layers") +
           (log ? ", logarithmic." : "."),
         log,
-        axis: () => view.xAxis(),
+        axis: () => ({ ...view.xAxis(), yLabel }),
         placeOf: view.positionText,
         textOf: (index, x) => format.size(x === null ? NaN : overLayers(index, nearest(index, x))),
         table: (visible) => [

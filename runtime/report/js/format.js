@@ -37,6 +37,9 @@ const format = (() => {
     return size(value / 1000 ** power) + ["", "k", "M", "G", "T", "P", "E"][power];
   }
 
+  // Returns a cell of a table: a number as text, and the number itself for CSV.
+  const cell = (value, textOf) => ({ text: textOf(value), value: isNumber(value) ? value : "" });
+
   const difference = (value) => (isNumber(value) && value >= 0.0005 ? "+" : "") + loss(value);
 
   const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
@@ -63,5 +66,5 @@ const format = (() => {
     return parts.join(", ");
   }
 
-  return { isNumber, count, loss, size, amount, difference, plural, list, ranges };
+  return { isNumber, count, loss, size, amount, difference, cell, plural, list, ranges };
 })();

@@ -70,7 +70,7 @@ class HeatMap {
     this.rowHeight = Math.min(26, Math.max(3, 260 / layers.length));
     this.left = 0;
     this.canvas.toSvg = () => this.toSvg();
-    this.canvas.style.height = `${Math.round(this.rowHeight * layers.length) + 26}px`;
+    this.canvas.style.height = `${Math.round(this.rowHeight * layers.length) + 42}px`;
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => this.onCell(null));
     this.canvas.addEventListener("blur", () => this.onCell(null));
@@ -128,8 +128,8 @@ class HeatMap {
     c.scale(ratio, ratio);
     c.font = `11px ${cssColor("--sans")}`;
     this.left = Math.min(
-      110,
-      Math.max(...this.labelled().map((i) => c.measureText(this.layers[i]).width)) + 8,
+      126,
+      Math.max(...this.labelled().map((i) => c.measureText(this.layers[i]).width)) + 24,
     );
     const cellWidth = (width - this.left) / this.steps.length;
     const bottom = this.rowHeight * this.layers.length;
@@ -149,8 +149,14 @@ class HeatMap {
     c.textBaseline = "middle";
     c.textAlign = "right";
     for (const i of this.labelled()) {
-      c.fillText(this.layers[i], this.left - 6, top(i) + this.rowHeight / 2, this.left - 6);
+      c.fillText(this.layers[i], this.left - 6, top(i) + this.rowHeight / 2, this.left - 22);
     }
+    c.textAlign = "center";
+    c.fillText("step", (this.left + width) / 2, bottom + 32);
+    c.save();
+    c.rotate(-Math.PI / 2);
+    c.fillText("layer", -bottom / 2, 7);
+    c.restore();
     this.drawSteps(c, cellWidth, bottom, width);
     if (this.cell && this.cell[0] < this.steps.length && this.cell[1] < this.layers.length) {
       c.strokeStyle = cssColor("--mark");

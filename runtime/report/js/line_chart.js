@@ -7,11 +7,13 @@ function roundStep(rough) {
 
 // Chart of lines over steps or layers, drawn by uPlot, with a cursor that the keyboard also moves.
 //
-// draw({x, lines: [{values, color, dash, width, points, background}],
-//       bands: [{upper, lower, fill}], log, shade: [[from, to]], xLabel, xTicks, xFormat})
+// draw({x, lines: [{name, values, color, dash, width, points, background}],
+//       bands: [{upper, lower, fill}], log, shade: [[from, to]], xLabel, yLabel, xTicks, xFormat,
+//       xName})
 // `values` has null for missing points, and undefined for positions of other lines. x has whole
-// numbers unless xFormat formats them. A line whose `background` is set does not extend the y
-// axis, or, with "bulk", only for most of its values; the parts outside of the axis are clipped.
+// numbers unless xFormat formats them; xName(x) is a position in the numbers that are saved. A line
+// whose `background` is set does not extend the y axis, or, with "bulk", only for most of its
+// values; the parts outside of the axis are clipped.
 class LineChart {
   // Calls onCursor(x or null) when the reader points somewhere. `height` is in pixels.
   constructor(label, height, onCursor) {
@@ -24,6 +26,7 @@ class LineChart {
     });
     this.host.style.minHeight = `${height}px`;
     this.host.toSvg = () => this.toSvg();
+    this.host.toRows = () => this.toRows();
     this.height = height;
     this.onCursor = onCursor;
     this.plot = null;
@@ -44,6 +47,7 @@ class LineChart {
       cssColor("--muted"),
       spec.shade,
       spec.xLabel,
+      spec.yLabel,
     ]);
     if (this.plot && shape === this.shape) {
       this.resize();
@@ -110,6 +114,9 @@ class LineChart {
       font: `12px ${cssColor("--sans")}`,
       grid: { stroke: cssColor("--grid"), width: 1 },
       ticks: { stroke: cssColor("--grid"), width: 1, size: 5 },
+      labelSize: 18,
+      labelGap: 0,
+      labelFont: `12px ${cssColor("--sans")}`,
     };
     return {
       width: this.width(),
@@ -142,9 +149,6 @@ class LineChart {
           ...axis,
           size: 30,
           label: spec.xLabel ?? "step",
-          labelSize: 18,
-          labelGap: 0,
-          labelFont: `12px ${cssColor("--sans")}`,
           space: 60,
           ...(spec.xTicks
             ? { splits: () => spec.xTicks.at, values: () => spec.xTicks.labels }
@@ -156,6 +160,7 @@ class LineChart {
         {
           ...axis,
           size: 58,
+          label: spec.yLabel,
           space: 34,
           ...(spec.log
             ? {
@@ -231,7 +236,18 @@ class LineChart {
     ];
     const area = { x: left, y: top, width, height, fill: "none" };
     const label = text(left + width / 2, this.height - 4, "middle", spec.xLabel ?? "step");
-    return dom.svg("svg", {}, ticks, label, dom.svg("svg", area, drawn.flat()));
+    const yLabel = text(0, 0, "middle", spec.yLabel);
+    yLabel.setAttribute("transform", `translate(12 ${top + height / 2}) rotate(-90)`);
+    return dom.svg("svg", {}, ticks, label, yLabel, dom.svg("svg", area, drawn.flat()));
+  }
+
+  // Returns the numbers of the chart as [columns, rows].
+  toRows() {
+    const { x, lines, xLabel, xName = (value) => value } = this.spec;
+    return [
+      [xLabel ?? "step", ...lines.map((line) => line.name)],
+      x.map((value, i) => [xName(value), ...lines.map((line) => line.values[i])]),
+    ];
   }
 
   drawShade(u) {

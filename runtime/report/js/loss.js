@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training loss: smoothed curves, their spread over seeds, the whole run and both ends of it.
 
+const lossLabel = "loss (nats)";
+
 // Losses of all runs, and their smoothed curves, computed once for each alpha. A loss is the mean of
 // a block of steps, whose last steps are in `ends` by group.
 class LossCurves {
@@ -125,15 +127,17 @@ function onlySomeDiverged(report, group) {
 function lossLines(report, view, curves, rangeOf) {
   const lines = [];
   const bands = [];
-  const add = (index, values, color, extra) =>
-    lines.push({ index, values, color, dash: [], width: 1, ...extra }) - 1;
+  const add = (index, values, color, extra, kind = "") => {
+    const name = `${report.groups[index].name}${kind}`;
+    return lines.push({ index, name, values, color, dash: [], width: 1, ...extra }) - 1;
+  };
   const drawn = view.drawn();
   if (view.raw && view.alpha > 0) {
     const opacity = drawn.length <= 3 ? 0.3 : 0.18;
     for (const index of drawn) {
       const faint = withAlpha(view.color(index), opacity);
       const { ends, mean } = curves.unsmoothed[index];
-      add(index, mean, faint, { background: "bulk", ends });
+      add(index, mean, faint, { background: "bulk", ends }, ", unsmoothed");
     }
   }
   for (const index of drawn) {
@@ -144,18 +148,19 @@ function lossLines(report, view, curves, rangeOf) {
       const [upper, lower] = bandEdges(curves.groups[index], view.band);
       const edge = withAlpha(color, 0.35);
       bands.push({
-        upper: add(index, upper, edge, { width: 0.75 }),
-        lower: add(index, lower, edge, { width: 0.75 }),
+        upper: add(index, upper, edge, { width: 0.75 }, ", upper"),
+        lower: add(index, lower, edge, { width: 0.75 }, ", lower"),
         fill: withAlpha(color, 0.14),
       });
     }
     // A diverging run may have any loss, so the part outside of the other runs' axis is clipped.
     const mixed = onlySomeDiverged(report, group);
     for (const run of group.runs) {
+      const seed = `, seed ${report.runs[run].seed}`;
       if (mixed && report.runs[run].status === "diverged") {
-        add(index, curves.smooth[run], color, { background: "cut" });
+        add(index, curves.smooth[run], color, { background: "cut" }, seed);
       } else if (several && view.band === "seeds") {
-        add(index, curves.smooth[run], withAlpha(color, 0.4));
+        add(index, curves.smooth[run], withAlpha(color, 0.4), {}, seed);
       }
     }
   }
@@ -284,6 +289,7 @@ function lossSection(report, view, legend, curves) {
       pane.chart.draw({
         ...lossLines(report, view, curves, pane.rangeOf),
         ...view.xAxis(),
+        yLabel: lossLabel,
         log: view.log,
         shade: pane.whole ? shaded : [],
       });

@@ -30,7 +30,10 @@ function modelCards(report, view) {
     return made.get(model);
   };
   const order = modelOrder(report, view);
-  if (!view.many) return dom.el("div", { class: "cards" }, order.map(cardOf));
+  if (!view.many) {
+    followAddress(report, cardOf);
+    return dom.el("div", { class: "cards" }, order.map(cardOf));
+  }
   const chosen = dom.el("div", { class: "cards" });
   const rest = dom.el("div", { class: "cards" });
   const summary = dom.el("summary", {});
@@ -43,16 +46,38 @@ function modelCards(report, view) {
     details.hidden = others.length === 0;
     rest.replaceChildren(...(details.open ? others.map(cardOf) : []));
   };
+  followAddress(report, (model) => {
+    details.open ||= !chosen.contains(cardOf(model));
+    draw();
+    return cardOf(model);
+  });
   details.addEventListener("toggle", draw);
   view.listen((kind) => kind === "view" && draw());
   return [chosen, details];
 }
 
+const addressOf = (name) => `#${encodeURIComponent(`model-${name}`)}`;
+
+// Returns a text as a link to the card of a model.
+const linkToModel = (name, text) =>
+  dom.el("a", { class: "to-model", href: addressOf(name) }, dom.name(text));
+
+// Scrolls to the card of the model that the page's address names, such as #model-pre.
+// `show(model)` returns the card after it has made it visible.
+function followAddress(report, show) {
+  const go = () => {
+    const model = report.models.findIndex(({ name }) => addressOf(name) === location.hash);
+    if (model >= 0) show(model).scrollIntoView();
+  };
+  window.addEventListener("hashchange", go);
+  window.addEventListener("load", go);
+}
+
 function modelCard(model, view) {
   return dom.el(
     "article",
-    { class: "card" },
-    dom.el("h3", {}, dom.name(model.name)),
+    { class: "card", id: `model-${model.name}` },
+    dom.el("h3", {}, linkToModel(model.name, model.name)),
     dom.el(
       "p",
       { class: "note" },

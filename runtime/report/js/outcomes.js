@@ -52,9 +52,11 @@ function cumulativeFigure(report, view, legend, curves) {
     chart.draw({
       x,
       ...view.xAxis(),
+      yLabel: lossLabel,
       bands: [],
       log: view.log,
       lines: shown.map((group, i) => ({
+        name: report.groups[group].name,
         values: ys[i],
         color: view.color(group),
         dash: view.dash(group),
@@ -106,6 +108,7 @@ function seedRow(view, report, index, entries, note) {
 // Returns a strip plot of `entriesOf(group)`, which is redrawn with theme and legend.
 function stripPlot(report, view, label, entriesOf, noteOf) {
   const holder = dom.el("div");
+  holder.toRows = () => table();
   const rowsOf = report.groups.map((group) => entriesOf(group));
   const values = rowsOf
     .flat()
@@ -126,22 +129,24 @@ function stripPlot(report, view, label, entriesOf, noteOf) {
           seen.filter(format.isNumber).length > 0 ? seen.filter(format.isNumber) : values,
         ),
         rows,
+        title: lossLabel,
       }),
     );
   });
-  const numbers = dom.numbers(label, () => [
-    ["model", ...dom.numeric(["seed", "loss"]), ""],
+  const table = () => [
+    ["model", ...dom.numeric(["seed", "loss"]), "end"],
     view
       .drawn()
       .flatMap((index) =>
         rowsOf[index].map((entry) => [
           report.groups[index].name,
           String(entry.seed),
-          format.loss(entry.value),
+          format.cell(entry.value, format.loss),
           entry.status !== "finished" ? entry.status : entry.collapsed ? "collapsed" : "",
         ]),
       ),
-  ]);
+  ];
+  const numbers = dom.numbers(label, table);
   return values.length > 0
     ? [holder, numbers.node]
     : [dom.el("p", { class: "empty" }, "No run got that far."), numbers.node];
@@ -239,12 +244,17 @@ function validationFigure(report, view, legend) {
         .map((loss, i) => ({ ...loss, at: view.positionOf(index, steps[i]) }))
         .filter(({ n }) => n > 0);
       const at = own.map((loss) => loss.at);
-      const add = (values, look) => lines.push({ at, values, color, dash: [], ...look }) - 1;
+      const { name } = report.groups[index];
+      const add = (values, look) => lines.push({ at, name, values, color, dash: [], ...look }) - 1;
       if (view.band !== "none") {
         const edge = (sign) =>
           add(
             own.map(({ mean, sd }) => mean + sign * (sd || 0)),
-            { color: withAlpha(color, 0.35), width: 0.75 },
+            {
+              name: `${name}, ${sign > 0 ? "upper" : "lower"}`,
+              color: withAlpha(color, 0.35),
+              width: 0.75,
+            },
           );
         bands.push({ upper: edge(1), lower: edge(-1), fill: withAlpha(color, 0.14) });
       }
@@ -258,6 +268,7 @@ function validationFigure(report, view, legend) {
     chart.draw({
       x,
       ...view.xAxis(),
+      yLabel: lossLabel,
       lines: lines.map((line, i) => ({ ...line, values: ys[i] })),
       bands,
       log: view.log,

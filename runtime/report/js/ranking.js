@@ -43,11 +43,21 @@ function rankingRows(report, view, label, entries, pickOf) {
     entries.some(({ difference }) => difference) && "− baseline [95 %]",
   ];
   const holder = dom.el("div");
+  const cellsOf = (values) => values.map((value) => format.cell(value, format.loss));
+  holder.toRows = () => [
+    ["model", "mean", "95 % from", "to", "runs", "diverged", "− baseline", "95 % from", "to"],
+    entries.map(({ group, result, difference }) => [
+      report.groups[group].name,
+      ...cellsOf([result?.mean, result?.low, result?.high, result?.runs, result?.diverged]),
+      ...cellsOf([difference?.mean, difference?.low, difference?.high]),
+    ]),
+  ];
   view.listen((kind) => {
     if (kind === "alpha") return;
     // The controls are new ones, so the focus moves to the one that replaces the focused one.
     const focused = holder.contains(document.activeElement) && document.activeElement.id;
-    holder.replaceChildren(dotRows({ label, low, high, rows: entries.map(row), heads }));
+    const rows = entries.map(row);
+    holder.replaceChildren(dotRows({ label, low, high, rows, heads, title: lossLabel }));
     if (focused) document.getElementById(focused)?.focus();
   });
   return holder;

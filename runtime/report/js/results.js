@@ -3,15 +3,34 @@
 function resultsSection(report, view) {
   const { columns = [], rows = [] } = report.table ?? {};
   if (rows.length === 0 && !(report.paired ?? []).length) return null;
+  const rankings = [bestFigure(report, view), rankingFigure(report, view)];
   return dom.section(
     "results",
     "Results",
-    bestFigure(report, view),
-    rankingFigure(report, view),
+    view.many && searchField(report, view),
+    rankings,
     rows.length > 0 && resultsTable(report, view, columns, rows),
     troubles(report),
     pairedFigures(report, view),
   );
+}
+
+// Returns a field that hides the rows of rankings and table whose names lack one of its words.
+function searchField(report, view) {
+  const said = dom.el("span", { class: "said", role: "status" });
+  const input = dom.el("input", { type: "search", id: "search", placeholder: "name" });
+  const search = () => {
+    const words = input.value.toLowerCase().split(/\s+/);
+    const isFound = (name) => words.every((word) => name.toLowerCase().includes(word));
+    for (const row of document.querySelectorAll("#results :is(.with-heads, .wide) [data-name]"))
+      row.classList.toggle("not-found", !isFound(row.dataset.name));
+    const found = report.groups.filter(({ name }) => isFound(name)).length;
+    said.textContent = input.value && `${found} of ${report.groups.length}`;
+  };
+  input.addEventListener("input", search);
+  view.listen(search); // after the rankings are drawn again
+  const label = dom.el("label", { for: "search" }, "Search");
+  return dom.el("div", { class: "controls" }, label, input, said);
 }
 
 function resultsTable(report, view, columns, rows) {
@@ -48,7 +67,7 @@ function resultsTable(report, view, columns, rows) {
       index: group < 0 ? index : view.order.indexOf(group),
       node: dom.el(
         "tr",
-        {},
+        { "data-name": row[0]?.text },
         shown.map((i) => {
           const name = columns[i];
           const cell = row[i] ?? { text: "" };
@@ -60,7 +79,9 @@ function resultsTable(report, view, columns, rows) {
               { scope: "row" },
               group >= 0 && swatch(view, group),
               " ",
-              dom.name(text),
+              group >= 0
+                ? linkToModel(report.models[report.groups[group].model]?.name, text)
+                : dom.name(text),
               group >= 0 &&
                 view.isBaseline(group) &&
                 dom.el("span", { class: "badge" }, "baseline"),
@@ -76,7 +97,7 @@ function resultsTable(report, view, columns, rows) {
                 .filter(Boolean)
                 .join(" "),
             },
-            text,
+            text.replace("± ", "±\u00a0"), // at most two lines
             isBest && dom.el("span", { class: "offscreen" }, " (lowest)"),
           );
         }),
@@ -122,7 +143,7 @@ function resultsTable(report, view, columns, rows) {
       rows.length,
       dom.el(
         "table",
-        { class: "wide" },
+        { class: shown.length > 11 ? "wide crowded" : "wide" },
         dom.el("caption", { class: "offscreen" }, "Results, a row a model. The headings sort."),
         dom.el(
           "thead",
@@ -150,39 +171,14 @@ function resultsTable(report, view, columns, rows) {
         (columns.includes("survived")
           ? " A divergence was survived when the run continued without the batch."
           : ""),
-      dom.el("span", { class: "on-screen" }, " The headings sort."),
+      dom.el("span", { class: "on-screen" }, " The headings sort, and names lead to the models."),
     ),
     dom.el(
       "div",
       { class: "actions" },
-      dom.copyButton("Copy as CSV", () => asCsv(columns, rows)),
+      dom.copyButton("Copy as CSV", () => csvText(columns, rows)),
       dom.copyButton("Copy as Markdown", () => asMarkdown(columns, rows, isNumeric)),
     ),
-  );
-}
-
-// Returns CSV of plain numbers, with the deviation in a separate column.
-function asCsv(columns, rows) {
-  const hasSd = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.sd)));
-  // Spreadsheets would interpret text that begins like a formula.
-  const quote = (text) => {
-    const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  const line = (cells) => cells.map((cell) => quote(String(cell ?? ""))).join(",");
-  const withSd = (cells, sd) => cells.flatMap((cell, i) => (hasSd[i] ? [cell, sd(i)] : [cell]));
-  return (
-    [
-      line(withSd(columns, (i) => `${columns[i]} sd`)),
-      ...rows.map((row) =>
-        line(
-          withSd(
-            columns.map((_, i) => row[i]?.value ?? row[i]?.text),
-            (i) => row[i]?.sd,
-          ),
-        ),
-      ),
-    ].join("\n") + "\n"
   );
 }
 
@@ -269,8 +265,11 @@ function differenceText(entry) {
 // Returns a drawing of differences with their intervals, a row each: those of `rows` that
 // `chosen()` returns.
 function differenceRows(view, label, rows, chosen) {
+  const holder = dom.el("div");
+  holder.toRows = () => differenceTable(rows);
   if (!rows.some(({ entry }) => format.isNumber(entry.mean))) {
-    return dom.el("p", { class: "empty" }, "No pair of models without diverged runs.");
+    holder.append(dom.el("p", { class: "empty" }, "No pair of models without diverged runs."));
+    return holder;
   }
   const row = ({ name, group, entry }) => {
     const color = view.color(group);
@@ -285,7 +284,6 @@ function differenceRows(view, label, rows, chosen) {
       ].filter((mark) => mark && format.isNumber(mark.at)),
     };
   };
-  const holder = dom.el("div");
   const draw = () => {
     const drawn = chosen().filter(({ entry }) => entry.runs > 0);
     const ends = drawn
@@ -299,6 +297,7 @@ function differenceRows(view, label, rows, chosen) {
         low: Math.min(0, ...ends),
         high: Math.max(0, ...ends),
         rows: drawn.map(row),
+        title: "difference (nats)",
         zero: true,
       }),
     );
@@ -309,23 +308,24 @@ function differenceRows(view, label, rows, chosen) {
 }
 
 // Returns a table of the same rows.
-const differenceNumbers = (title, rows) =>
-  dom.numbers(title, () => [
-    [
-      "difference",
-      ...dom.numeric(["mean", "95 % from", "to", "pairs", "test", "p (Holm)", "p (equal)"]),
-    ],
-    rows.map(({ name, entry }) => [
-      name,
-      format.isNumber(entry.mean) ? format.difference(entry.mean) : differenceText(entry),
-      format.difference(entry.low),
-      format.difference(entry.high),
-      format.count(entry.runs),
-      entry.test,
-      pText(entry.p_holm),
-      pText(entry.p_equal),
-    ]),
-  ]);
+const differenceTable = (rows) => [
+  [
+    "difference",
+    ...dom.numeric(["mean", "95 % from", "to", "pairs", "test", "p (Holm)", "p (equal)"]),
+  ],
+  rows.map(({ name, entry }) => [
+    name,
+    format.isNumber(entry.mean)
+      ? format.cell(entry.mean, format.difference)
+      : differenceText(entry),
+    format.cell(entry.low, format.difference),
+    format.cell(entry.high, format.difference),
+    format.cell(entry.runs, format.count),
+    entry.test,
+    format.cell(entry.p_holm, pText),
+    format.cell(entry.p_equal, pText),
+  ]),
+];
 
 const pairedNote =
   "Same cell and seed, hence the same data, and the same initial weights where the models share " +
@@ -356,7 +356,7 @@ function pairedFigures(report, view) {
       title,
       i === 0 ? pairedNote + (all ? "" : onlyDrawnNote) : null,
       differenceRows(view, title, rows, drawn),
-      differenceNumbers(title, rows).node,
+      dom.numbers(title, () => differenceTable(rows)).node,
     );
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves a figure as a standalone SVG: its drawings and texts where they are on the screen, with
-// colors and fonts as attributes, so that it looks the same in every program.
+// colors and fonts as attributes, so that it looks the same in every program. Saves its numbers as
+// CSV.
 
 // Properties of shapes that the page's styles may set.
 const shapeStyles = ["fill", "fill-opacity", "stroke", "stroke-width", "opacity"];
@@ -69,17 +70,51 @@ function figureSvg(figure) {
   );
 }
 
-// Returns a button that saves the figure in which it is.
-function saveButton(title) {
-  const onclick = (event) => {
-    const text = encodeURIComponent(figureSvg(event.target.closest("figure")));
-    const download = `${title.replace(/[^\w.-]+/g, "_")}.svg`;
-    dom.el("a", { download, href: `data:image/svg+xml;charset=utf-8,${text}` }).click();
+// Returns CSV of numbers, texts and {text, value, sd}, with deviations in separate columns.
+function csvText(columns, rows) {
+  const hasSd = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.sd)));
+  // Spreadsheets would interpret text that begins like a formula.
+  const quote = (text) => {
+    const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const label = `Save SVG of ${title}`;
-  return dom.el(
-    "button",
-    { type: "button", class: "quiet save", "aria-label": label, onclick },
-    "Save SVG",
-  );
+  const plain = (cell) => {
+    const value = cell?.value ?? cell?.text ?? cell ?? "";
+    return quote(String(format.isNumber(value) ? Number(value.toPrecision(12)) : value));
+  };
+  const line = (cells, sd) =>
+    cells.flatMap((cell, i) => [plain(cell), ...(hasSd[i] ? [plain(sd(i))] : [])]).join(",") + "\n";
+  return [
+    line(columns, (i) => `${columns[i]} sd`),
+    ...rows.map((row) =>
+      line(
+        columns.map((_, i) => row[i]),
+        (i) => row[i]?.sd,
+      ),
+    ),
+  ].join("");
+}
+
+// Returns the CSV of the node in a figure that has its numbers.
+function figureCsv(figure) {
+  const source = [...figure.querySelectorAll("*")].find((node) => node.toRows);
+  return csvText(...source.toRows());
+}
+
+// Returns the buttons that save the figure in which they are.
+function saveButtons(title) {
+  const button = (kind, type, textOf) => {
+    const onclick = (event) => {
+      const text = encodeURIComponent(textOf(event.target.closest("figure")));
+      const download = `${title.replace(/[^\w.-]+/g, "_")}.${kind.toLowerCase()}`;
+      dom.el("a", { download, href: `data:${type};charset=utf-8,${text}` }).click();
+    };
+    const label = `Save ${kind} of ${title}`;
+    return dom.el(
+      "button",
+      { type: "button", class: "quiet save", "aria-label": label, onclick },
+      `Save ${kind}`,
+    );
+  };
+  return [button("CSV", "text/csv", figureCsv), button("SVG", "image/svg+xml", figureSvg)];
 }

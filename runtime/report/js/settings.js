@@ -71,8 +71,11 @@ function settingFigure(report, view, field) {
     for (const [model, group] of drawn()) {
       const results = resultsOf(model);
       const color = view.color(group);
-      const add = (what, look) =>
-        lines.push({ values: results.map((result) => result?.[what] ?? null), color, ...look }) - 1;
+      const add = (what, look) => {
+        const values = results.map((result) => result?.[what] ?? null);
+        const name = report.models[model].name + (what === "mean" ? "" : `, 95 % ${what}`);
+        return lines.push({ name, values, color, ...look }) - 1;
+      };
       const edge = { color: withAlpha(color, 0.35), width: 0.75 };
       bands.push({
         upper: add("high", edge),
@@ -82,7 +85,9 @@ function settingFigure(report, view, field) {
       add("mean", { dash: view.dash(group), width: 2.25, points: true });
     }
     const xTicks = { at, labels: values.map(textOf) };
-    chart.draw({ x: at, lines, bands, log: false, xLabel: name, xTicks });
+    const xName = (i) => values[i];
+    const yLabel = `${report.judged}, loss (nats)`;
+    chart.draw({ x: at, lines, bands, log: false, xLabel: name, yLabel, xTicks, xName });
     key.replaceChildren(
       ...drawn().map(([model, group]) =>
         dom.el("span", {}, swatchOnce(view, group), report.models[model].name),
