@@ -9,7 +9,7 @@ file(GLOB_RECURSE doc_files RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/examples/*.cc" "${PROJECT_SOURCE_DIR}/examples/*.h"
   "${PROJECT_SOURCE_DIR}/examples/*.py" "${PROJECT_SOURCE_DIR}/examples/*.rs")
 list(FILTER doc_files EXCLUDE REGEX "/(build|\\.[^/]*)/")
-list(APPEND doc_files README.md plugins/README.md docs/performance/results.json
+list(APPEND doc_files README.md examples/gallery.html plugins/README.md docs/performance/results.json
   docs/images/report-dark.png docs/images/report-light.png)
 list(SORT doc_files)
 

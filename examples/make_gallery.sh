@@ -13,7 +13,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
-template=$here/gallery.html
+template=$here/studies.html
 
 say() { printf 'make_gallery: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }

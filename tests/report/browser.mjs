@@ -42,7 +42,7 @@ export function fileOf(name, make) {
 export const study = () => fileOf("study", () => makeReport());
 
 // Opens the page. Fails the test if the page logs messages or errors, or loads anything but itself.
-export async function open(t, url, options = {}) {
+export async function open(t, url, { ready = "html[data-drawn]", ...options } = {}) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
     colorScheme: "light",
@@ -60,7 +60,7 @@ export async function open(t, url, options = {}) {
       complaints.push(`asked for ${request.url()}`),
   );
   await page.goto(url);
-  await page.waitForSelector("html[data-drawn]");
+  await page.waitForSelector(ready);
   t.after(async () => {
     await context.close();
     assert.deepEqual(complaints, []);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the report in headless Chromium:
+# Tests the report, and the gallery of placements, in headless Chromium:
 #
 #   tests/report/run_browser_tests.sh BUILD/tests/report/render_report
 #
@@ -26,4 +26,4 @@ found=$(node -p 'require("playwright-core/package.json").version' 2> /dev/null) 
 [ "$found" = "$wanted" ] || skip "playwright-core is $found here, and the tests want $wanted"
 
 export RENDER_REPORT="${1:?the path of render_report}"
-exec node --test stats_test.mjs figures_test.mjs page_test.mjs
+exec node --test stats_test.mjs figures_test.mjs page_test.mjs gallery_test.mjs
