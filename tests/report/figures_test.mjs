@@ -26,6 +26,7 @@ test("each model has its picture, which follows the theme", async (t) => {
   const page = await open(t, study());
   const images = page.locator("#models img.picture");
   assert.equal(await images.count(), 3);
+  assert.match(await images.first().getAttribute("width"), /^\d{3}$/); // before it is decoded
   const drawn = () =>
     images.evaluateAll((all) => all.map((image) => [image.complete, image.naturalWidth]));
   for (const [complete, width] of await drawn()) assert.ok(complete && width > 100, `${width}`);

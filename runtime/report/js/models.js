@@ -120,8 +120,12 @@ function jacobiansOf(model) {
 // Returns the data flow as an image, in which scripts of the SVG cannot run. It follows the theme
 // of the page, not of the system.
 function pictureOf(model, view) {
+  // With its size, the image takes its place before it is decoded, and links scroll to theirs.
+  const [, width, height] = /width="([\d.]+)" height="([\d.]+)"/.exec(model.picture) ?? [];
   const image = dom.el("img", {
     class: "picture",
+    width: width && Math.round(width),
+    height: height && Math.round(height),
     alt: `The data flow of ${model.name}: ${(model.equations ?? []).join("; ")}`,
   });
   const draw = () => {

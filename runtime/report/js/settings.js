@@ -29,6 +29,7 @@ function settingFigure(report, view, field) {
   const values = stats.distinct(losses.flat().map(({ value }) => value));
   const textOf = (value) => losses.flat().find((loss) => loss.value === value).text;
   const at = values.map((_, i) => i);
+  const order = modelOrder(report, view);
   const resultsOf = (model) =>
     values.map((value) => losses[model].find((loss) => loss.value === value)?.result);
   const resultText = (result) =>
@@ -57,10 +58,10 @@ function settingFigure(report, view, field) {
     },
   );
   const numbers = dom.numbers(title, () => [
-    [name, ...dom.numeric(report.models.map((model) => model.name))],
+    [name, ...dom.numeric(order.map((model) => report.models[model].name))],
     values.map((value, i) => [
       textOf(value),
-      ...report.models.map((_, model) => resultText(resultsOf(model)[i])),
+      ...order.map((model) => resultText(resultsOf(model)[i])),
     ]),
   ]);
   const key = dom.el("p", { class: "key" });
