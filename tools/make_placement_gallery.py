@@ -26,7 +26,6 @@ from make_page import read, strings  # noqa: E402
 
 PAGE = os.path.join(ROOT, "examples", "gallery.html")
 MODEL = 'n_layer: 12 n_head: 4 d_model: 64 context_length: 64 vocab_size: 65 block { placement: "%s" norm: "rms_norm" }\n'
-MAX_EQUATIONS = 12
 LEFT, STEP, TOP, HEIGHT = 52, 62, 8, 72  # of a curve, in units of its SVG
 
 
@@ -40,7 +39,7 @@ class Ladder:
     def __init__(self):
         self.protocol = json.loads(read(os.path.join(LADDER, "protocol.json")))
         self.baseline = self.protocol["families"]["baseline"]
-        self.rungs, self.same, self.total = {}, {}, len(self.protocol["rungs"])
+        self.rungs = {}
         for rung in self.protocol["rungs"]:
             results = os.path.join(LADDER, "results")
             if not os.path.exists(os.path.join(results, rung["name"] + ".csv.gz")):
@@ -49,7 +48,7 @@ class Ladder:
             same = json.loads(read(os.path.join(results, rung["name"] + ".json")))["same_model"]
             equal = {"mean": 0.0, "low": None, "high": None, "outcome": "equal"}
             found.update({name: found.get(other, equal) for name, other in same.items()})
-            self.rungs[rung["name"]], self.same[rung["name"]] = found, same
+            self.rungs[rung["name"]] = found
         means = sorted(abs(cell["mean"]) for cells in self.rungs.values() for cell in cells.values() if cell["mean"] is not None)
         self.limit = float(f"{statistics.quantiles(means, n=10)[-1]:.1g}")  # nine of ten differences are within it
 
@@ -58,9 +57,6 @@ class Ladder:
         if name == self.baseline:
             return ["the baseline"]
         outcomes = {rung: cells[name]["outcome"] for rung, cells in self.rungs.items() if name in cells}
-        same = {self.same[rung].get(name) for rung in outcomes}
-        if len(same) == 1 and None not in same:
-            return [f"same model as {same.pop()}"]
         return ladder_results.classes(self.protocol, outcomes) if outcomes else ["not trained"]
 
     def curve(self, name):
@@ -124,29 +120,23 @@ def card(kind, name, doc, badges, body, text):
             f'<span role="status"></span></p></article>\n')
 
 
-def ranges(layers):
-    return str(layers[0]) if len(layers) == 1 else f"{layers[0]}..{layers[-1]}" if layers[-1] - layers[0] < len(layers) else ", ".join(map(str, layers))
-
-
 def placement_card(plumb, ladder, path):
     text, name = read(path), os.path.basename(path)[:-len(".pbtxt")]
     with tempfile.NamedTemporaryFile("w", suffix=".pbtxt") as model:
         model.write(MODEL % name)
         model.flush()
         about = run(plumb, "describe", model.name, "--json")
-    layers = about["layers"][-1]
+    (layers,) = about["layers"]
     equations = about["begin"] + layers["equations"] + about["end"]
-    if len(equations) > MAX_EQUATIONS + 1:
-        equations[MAX_EQUATIONS:] = [f"… and {len(equations) - MAX_EQUATIONS} more, in the file"]
-    jacobians = layers["jacobians"]
-    shown = [f"<p class=\"jacobian\">Jacobian of {'each layer' if len(jacobians) == 1 else 'layers ' + ranges(one['layers'])}: "
-             f"<code>{html.escape(one['jacobian'])}</code></p>" for one in jacobians[:1] + jacobians[1:][-1:]]
+    jacobians = {layer: html.escape(one["jacobian"]) for one in layers["jacobians"] for layer in one["layers"]}
+    which = {"the first": jacobians[0], "the last": jacobians[11]} if len(layers["jacobians"]) > 1 else {"each": jacobians[0]}
+    shown = "".join(f'<p class="jacobian">Jacobian of {name} layer: <code>{formula}</code></p>' for name, formula in which.items())
     drawn = os.path.join(ROOT, "docs", "images", "placements", name + ".svg")
     picture = re.sub(r"<style>.*?</style>|\n", "", read(drawn), flags=re.S) if os.path.exists(drawn) else ""
     sources = "".join(map(source_item, re.findall(r"^  source \{.*?^  \}\n", text, re.M | re.S)))
     body = (f'<button type="button" class="picture" aria-expanded="false" title="Change its size">{picture}</button>'
             if picture else "")
-    body += (f'<pre class="equations" tabindex="0">{html.escape(chr(10).join(equations), quote=False)}</pre>{"".join(shown)}'
+    body += (f'<pre class="equations" tabindex="0">{html.escape(chr(10).join(equations), quote=False)}</pre>{shown}'
              f'{ladder.curve(name)}<ul class="sources">{sources}</ul>')
     return card("placement", name, linked(layers["doc"]), ladder.classes(name), body, text)
 
@@ -171,7 +161,7 @@ def page(plumb):
         "picture_style": re.sub(r"^(?=[.\w])", ".picture ", style, flags=re.M),
         "classes": "".join(f'<button type="button" class="find" title="{html.escape(ladder.protocol["classes"][name])}">{name}'
                            f'</button> {count[name]} ' for name in classes if count[name]),
-        "rungs": f"{len(ladder.rungs)} of {ladder.total} rungs, {', '.join(ladder.rungs)}",
+        "rungs": f"{len(ladder.rungs)} of {len(ladder.protocol['rungs'])} rungs, {', '.join(ladder.rungs)}",
         "placements": "".join(placement_card(plumb, ladder, path) for path in paths),
         "norms": "".join(norm_card(run(plumb, "plugin", "describe", name, "--json")) for name in names),
         "counts": f"{len(paths)} placements and {len(names)} norms"}

@@ -217,14 +217,9 @@ function layerFigures(report, view, probed, shown, kinds) {
           values: places.map((i) => drawn(log, rowAt(index, steps[place])[i])),
           ...line(
             index,
-            place === at
-              ? { points: layers.length < 60 }
-              : {
-                  name: `${report.groups[index].name}, step ${steps[place]}`,
-                  width: 1,
-                  dash: [1, 3],
-                },
+            place === at ? { points: layers.length < 60 } : { width: 1, dash: [1, 3] },
           ),
+          name: `${report.groups[index].name}, step ${steps[place]}`,
         })),
     });
     const overLayers = (index, step) => {

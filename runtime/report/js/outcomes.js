@@ -245,16 +245,14 @@ function validationFigure(report, view, legend) {
         .filter(({ n }) => n > 0);
       const at = own.map((loss) => loss.at);
       const { name } = report.groups[index];
-      const add = (values, look) => lines.push({ at, name, values, color, dash: [], ...look }) - 1;
+      const add = (values, look, kind = "") =>
+        lines.push({ at, name: name + kind, values, color, dash: [], ...look }) - 1;
       if (view.band !== "none") {
         const edge = (sign) =>
           add(
             own.map(({ mean, sd }) => mean + sign * (sd || 0)),
-            {
-              name: `${name}, ${sign > 0 ? "upper" : "lower"}`,
-              color: withAlpha(color, 0.35),
-              width: 0.75,
-            },
+            { color: withAlpha(color, 0.35), width: 0.75 },
+            sign > 0 ? ", upper" : ", lower",
           );
         bands.push({ upper: edge(1), lower: edge(-1), fill: withAlpha(color, 0.14) });
       }

@@ -82,17 +82,12 @@ function csvText(columns, rows) {
     const value = cell?.value ?? cell?.text ?? cell ?? "";
     return quote(String(format.isNumber(value) ? Number(value.toPrecision(12)) : value));
   };
-  const line = (cells, sd) =>
-    cells.flatMap((cell, i) => [plain(cell), ...(hasSd[i] ? [plain(sd(i))] : [])]).join(",") + "\n";
-  return [
-    line(columns, (i) => `${columns[i]} sd`),
-    ...rows.map((row) =>
-      line(
-        columns.map((_, i) => row[i]),
-        (i) => row[i]?.sd,
-      ),
-    ),
-  ].join("");
+  const line = (cells, sdOf) =>
+    columns
+      .flatMap((_, i) => [plain(cells[i]), ...(hasSd[i] ? [plain(sdOf(i))] : [])])
+      .join(",") + "\n";
+  const head = line(columns, (i) => `${columns[i]} sd`);
+  return head + rows.map((row) => line(row, (i) => row[i].sd)).join("");
 }
 
 // Returns the CSV of the node in a figure that has its numbers.
