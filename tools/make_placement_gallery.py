@@ -69,7 +69,7 @@ class Ladder:
         def y(value):
             return round(middle - HEIGHT / 2 * max(-1, min(1, value / self.limit)), 1)
 
-        marks, told = [], []
+        marks, labels = [], []
         for i, (rung, cell) in enumerate(cells):
             x, mean, outcome = LEFT + STEP * (i + 0.5), cell["mean"], cell["outcome"]
             if mean is None:
@@ -81,14 +81,14 @@ class Ladder:
                 text = signed(mean)
                 ends = [y(cell[end] if cell[end] is not None else mean) for end in ("low", "high")]
                 mark = f'<path d="M{x} {ends[0]}V{ends[1]}"/><circle cx="{x}" cy="{y(mean)}" r="3"/>'
-            told.append(f"{rung} {text}, {outcome}")
-            marks.append(f'<g class="{outcome}"><title>{told[-1]}</title>{mark}</g><text x="{x}" y="{TOP + HEIGHT + 16}">{rung}</text>')
+            labels.append(f"{rung} {text}, {outcome}")
+            marks.append(f'<g class="{outcome}"><title>{labels[-1]}</title>{mark}</g><text x="{x}" y="{TOP + HEIGHT + 16}">{rung}</text>')
         ticks = "".join(f'<text class="tick" x="{LEFT - 6}" y="{y(value) + 4}">{signed(value)}</text><path class="grid" '
                         f'd="M{LEFT} {y(value)}H{width}"/>' for value in (self.limit, 0, -self.limit))
         found = [cell["outcome"] for _, cell in cells]
         return (f'<figure><figcaption>Loss less that of {self.baseline} (nats), by rung: better on {found.count("better")}, worse on '
                 f'{found.count("worse")} of {len(found)}</figcaption><svg class="curve" role="img" '
-                f'viewBox="0 0 {width} {TOP + HEIGHT + 20}" aria-label="{"; ".join(told)}">{ticks}{"".join(marks)}</svg></figure>')
+                f'viewBox="0 0 {width} {TOP + HEIGHT + 20}" aria-label="{"; ".join(labels)}">{ticks}{"".join(marks)}</svg></figure>')
 
 
 def signed(value):
