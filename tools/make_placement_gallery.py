@@ -47,9 +47,9 @@ class Ladder:
             found = ladder_results.differences_of(self.protocol, ladder_results.read_runs(results, rung["name"])[0])
             same = json.loads(read(os.path.join(results, rung["name"] + ".json")))["same_model"]
             equal = {"mean": 0.0, "low": None, "high": None, "outcome": "equal"}
-            found.update({name: found.get(other, equal) for name, other in same.items()})
+            found.update({name: equal if other == self.baseline else found[other] for name, other in same.items()})
             self.rungs[rung["name"]] = found
-        means = sorted(abs(cell["mean"]) for cells in self.rungs.values() for cell in cells.values() if cell["mean"] is not None)
+        means = [abs(cell["mean"]) for cells in self.rungs.values() for cell in cells.values() if cell["mean"] is not None]
         self.limit = float(f"{statistics.quantiles(means, n=10)[-1]:.1g}")  # nine of ten differences are within it
 
     def classes(self, name):
