@@ -241,8 +241,119 @@ class RunsTest(unittest.TestCase):
         plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=2, samples=0, set=short)
         command("compare", self.path("study/study.pbtxt"), "--seeds", "3", "--out", self.path("study"))
         self.assertEqual(len(plumb.Study(self.path("study")).runs["seed"]), 6)
-        with self.assertRaises(FileExistsError):
-            plumb.compare({"a": spec("x = x + norm(f(x))")}, NAMES, RECIPE, out=self.path("study"), set=short)
+        models["b"] = spec("x = x + norm(f(x))")
+        with self.assertRaisesRegex(FileExistsError, "overwrite=True"):
+            plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=3, samples=0, set=short)
+        edited = plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=3, samples=0, set=short, overwrite=True)
+        self.assertEqual(edited.runs["model"], ["a"] * 3 + ["b"] * 3)
+
+    def test_models_data_recipes_and_tokenizers_may_be_objects(self) -> None:
+        text = 'n_layer: 1 n_head: 2 d_model: 8 context_length: 16 block { placement: "pre" norm: "rms_norm" }'
+        with open(self.path("library.pbtxt"), "w", encoding="utf-8") as file:
+            file.write('placement { name: "mine" each: "x = x + f(norm(x))" }')
+        with open(self.path("file.pbtxt"), "w", encoding="utf-8") as file:
+            file.write('import: "library.pbtxt"\n' + text.replace('"pre"', '"mine"'))
+        names = ["anna", "bob", "carla", "dora\nemma"] * 5
+        tokenizer = plumb.Tokenizer.characters("".join(names), begin_end=True)
+        recipe = "max_steps: 4  # steps\nbatch_size: 2"
+        models = {"a": plumb.Spec(text), "b": text, "c": self.path("file.pbtxt")}
+        study = plumb.compare(models, names, recipe, out=self.path("study"), seeds=2, samples=0, tokenizer=tokenizer)
+        self.assertEqual(study.runs["model"], ["a", "a", "b", "b", "c", "c"])
+        self.assertEqual(study.runs["steps"], [4] * 6)
+        run = study.run("b", 1)
+        self.assertEqual(run.tokenizer.json, tokenizer.json)
+        self.assertEqual(run.prompt("a"), [tokenizer.begin_end, *tokenizer.encode("a")])
+        for data in (iter(names), NAMES):
+            self.assertEqual(plumb.train(text, data, recipe, out=self.path(f"run{data is NAMES}")).step, 4)
+        rows = [{"prompt": f"{i % 5}+", "completion": str(i % 5)} for i in range(20)]
+        self.assertEqual(plumb.train(models["a"], rows, recipe, out=self.path("sums")).metrics["tokens"], [4] * 4)
+        vocabulary = {"model.vocab_size": 27}
+        for model in (*models.values(), plumb.placement("x = x + f(norm(x))").spec(
+                n_layer=1, n_head=2, d_model=8, context_length=16)):
+            self.assertEqual(plumb.describe(model, set=vocabulary).fields["dims"]["d_model"], 8)
+        self.assertIn("depths", plumb.theory(text, seeds=1, set=vocabulary))
+
+    def test_errors_name_the_argument_and_what_it_may_be(self) -> None:
+        def compare(models: Any = (PRE,), data: Any = NAMES, recipe: Any = None, **more: Any) -> None:
+            plumb.compare(models, data, recipe, out=self.path("study"), **more)
+
+        def train(model: Any = PRE, data: Any = NAMES, **more: Any) -> None:
+            plumb.train(model, data, out=self.path("run"), **more)
+
+        wrong: Any = 3.5
+        for call, error in (
+                (lambda: compare(wrong), "models must be a Spec, its text or a file, not float"),
+                (lambda: compare([PRE, wrong]), r"models\[1\] must be a Spec, its text or a file, not float"),
+                (lambda: compare({"a": wrong}), "a must be a Spec, its text or a file, not float"),
+                (lambda: compare(data=wrong), "data must be a file, or a list of texts"),
+                (lambda: compare(data=["a", wrong]), r"data\[1\] must be a text, or a dict .* not float"),
+                (lambda: compare(recipe=wrong), "recipe must be a recipe's text or a file, not float"),
+                (lambda: compare(seeds=wrong), "seeds must be an integer, not float"),
+                (lambda: compare(seeds=[1, wrong]), r"seeds\[1\] must be an integer, not float"),
+                (lambda: compare(grid={"train.learning_rate": wrong}), "must be a list of values, not float"),
+                (lambda: compare(callbacks=[wrong]), "callbacks must be functions, not float"),
+                (lambda: train(wrong), "model must be a Spec, its text or a file, not float"),
+                (lambda: train(set=wrong), "set must be a dict of fields"),
+                (lambda: train(init=wrong), "run must be a Run or its directory, not float"),
+                (lambda: train(tokenizer=wrong), "tokenizer must be a Tokenizer, a file or a directory, not float"),
+                (lambda: plumb.describe(wrong), "model must be a Spec, its text or a file, not float"),
+                (lambda: plumb.theory(wrong), "model must be a Spec, its text or a file, not float"),
+                (lambda: plumb.report([wrong], out=self.path("report")), "sources must be Studies, Runs or directories")):
+            with self.assertRaisesRegex(TypeError, error):
+                call()
+        with self.assertRaisesRegex(ValueError, "is set by the argument data; drop it in set"):
+            train(data=["anna"], set={"train.data.format": "TEXT"})
+        with self.assertRaisesRegex(ValueError, "would be the file of two models"):
+            compare({"a b": plumb.Spec("n_layer: 1"), "a_b": plumb.Spec("n_layer: 2")})
+        for text, place in (("max_steps: 3\nbatch: 2", ("recipe", 2, 1)), ("max_stepz: 3", ("recipe", 1, 1))):
+            with self.assertRaises(plumb.Error) as raised:
+                plumb.train(PRE, NAMES, text, out=self.path("run"))
+            self.assertEqual((raised.exception.file, raised.exception.line, raised.exception.column), place)
+
+    def test_a_study_has_its_runs_curves_and_callbacks(self) -> None:
+        seen: list[plumb.StudyProgress] = []
+        grid = {"train.learning_rate": [0.003, 0.01]}
+        study = plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, grid=grid, seeds=2,
+                              samples=0, callbacks=seen.append)
+        self.assertEqual((seen[-1].runs, seen[-1].ended, seen[-1].steps_taken), (8, 8, 160))
+        ended = [path for progress in seen for path in progress.new]
+        self.assertEqual(sorted(ended), sorted(os.path.join(study.path, "runs", name)
+                                               for name in os.listdir(self.path("study/runs"))))
+        curves = study.curves()
+        self.assertEqual(list(curves), ["model", "train.learning_rate", "seed", "step", "loss", "val_loss"])
+        self.assertEqual({len(column) for column in curves.values()}, {8 * 20})
+        for seed in (1, 2):  # only the first keeps its weights
+            run = study.run("post", seed, "learning_rate=0.01")
+            rows = [i for i in range(160) if (curves["model"][i], curves["train.learning_rate"][i],
+                                              curves["seed"][i]) == ("post", 0.01, seed)]
+            self.assertEqual([curves["step"][i] for i in rows], run.metrics["step"])
+            for i, loss in zip(rows, run.metrics["loss"]):
+                self.assertAlmostEqual(curves["loss"][i], loss, places=3)
+            self.assertEqual([curves["val_loss"][i] is None for i in rows], [True] * 19 + [False])
+        self.assertRegex(repr(run), "step 20: without weights")
+        self.assertIn("<table", run._repr_html_())
+        with self.assertRaisesRegex(plumb.Error, "has no checkpoint"):
+            run.sample("a")
+        self.assertEqual(study.run("pre", 1).path, study.run("pre", 1, next(
+            row["cell"] for row in study.best() if row["model"] == "pre")).path)
+        for wrong, error in ((("pri", 1), "no model 'pri'; there are pre, post"), (("pre", 3), "no run of .* with seed 3"),
+                             (("pre", 1, "x"), "no cell 'x'; there are learning_rate=0.003")):
+            with self.assertRaisesRegex(KeyError, error):
+                study.run(*wrong)  # type: ignore[arg-type]
+        again = plumb.report([study, study.run("pre", 1).path], out=self.path("report"))
+        self.assertEqual(len(again.runs["seed"]), 8)
+        self.assertEqual(len(plumb.report(study, out=self.path("report")).runs["seed"]), 8)
+
+    def test_a_callback_stops_a_study_which_continues(self) -> None:
+        def compare(callback: Any) -> plumb.Study:
+            return plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, seeds=2, samples=0,
+                                 callbacks=[callback])
+
+        with self.assertRaises(plumb.Cancelled):
+            compare(lambda _: False)
+        with self.assertRaises(ZeroDivisionError):
+            compare(lambda _: 1 // 0)
+        self.assertEqual(compare(lambda progress: None).runs["status"], ["finished"] * 4)
 
     def test_descriptions_and_checkpoints(self) -> None:
         spec = plumb.placement("x = x + f(norm(x))", name="mine").spec(

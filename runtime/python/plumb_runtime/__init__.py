@@ -35,15 +35,15 @@ from .progress import Progress
 from .runs import Run, RunStep, open_run, train
 from .runtime import Runtime
 from .session import Session
-from .studies import Study, compare
+from .studies import Study, StudyProgress, compare
 from .tensor import Tensor
 from .tensorboard import TensorBoard
 from .tokenizer import Decoder, Tokenizer
-from .tools import Description, Placement, bench, describe, export, import_checkpoint, placement, theory
+from .tools import Description, Placement, bench, describe, export, import_checkpoint, placement, report, theory
 from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
 
 __all__ = ["Cancelled", "Code", "Decoder", "Description", "Error", "Evaluator", "Model", "ModelInfo",
            "Norm", "Placement", "Probe", "ProfileRow", "Progress", "Run", "RunStep", "Runtime", "Session", "Spec",
-           "StateTensor", "StepInfo", "Study", "Tensor", "TensorBoard", "Tokenizer", "Trainer", "TrainerMemory", "bench",
-           "compare", "describe", "export", "figures", "import_checkpoint", "load", "norm", "open_run", "placement", "recipe_text",
-           "theory", "train", "version"]
+           "StateTensor", "StepInfo", "Study", "StudyProgress", "Tensor", "TensorBoard", "Tokenizer", "Trainer",
+           "TrainerMemory", "bench", "compare", "describe", "export", "figures", "import_checkpoint", "load", "norm",
+           "open_run", "placement", "recipe_text", "report", "theory", "train", "version"]

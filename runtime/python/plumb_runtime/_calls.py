@@ -7,8 +7,9 @@ import ctypes
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from ctypes import byref, c_char_p, c_int32, c_size_t, c_void_p
-from typing import Any, Callable, ClassVar, Optional, TypeVar
+from typing import Any, Callable, ClassVar, Optional, TypeVar, Union
 
 from ._arguments import tokens
 from ._library import function
@@ -16,6 +17,8 @@ from ._structs import Struct
 from .errors import Cancelled, Code, Error, in_python
 
 S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+Callbacks = Union[Callable[[T], object], Iterable[Callable[[T], object]]]
 
 
 class _Thread(threading.local):
@@ -60,6 +63,15 @@ def guarded(body: Callable[..., object], *arguments: Any) -> int:
         if thread.raised is None:
             thread.raised = raised
         return 1
+
+
+def functions_of(callbacks: Callbacks[T]) -> list[Callable[[T], object]]:
+    """Returns one or several callbacks as a list. Raises TypeError for anything else."""
+    found: list[Callable[[T], object]] = [callbacks] if callable(callbacks) else list(callbacks)
+    for function in found:
+        if not callable(function):
+            raise TypeError(f"callbacks must be functions, not {type(function).__name__}")
+    return found
 
 
 class Interruptible:

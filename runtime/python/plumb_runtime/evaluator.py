@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_double, c_int64, c_void_p
-from typing import Callable, Optional, SupportsIndex
+from typing import Callable, Optional, SupportsIndex, Union
 
 from . import _structs as structs
 from ._arguments import Ids, instance, pairs, tokens, weights_format
@@ -66,10 +66,15 @@ class Evaluator(Object):
             shape = (self._rows, n // self._rows, self._vocab_size)
             return floats(ctypes.addressof(logits.contents), shape, handle)[0]
 
-    def gradient(self, i: SupportsIndex) -> Tensor:
-        """Returns the gradient of the last loss() for the i-th parameter, of its shape, valid until the next call."""
+    def gradient(self, i: Union[str, SupportsIndex]) -> Tensor:
+        """Returns the gradient of the last loss() for the parameter with a name, or the i-th, of its shape, valid until
+        the next call."""
         with self._use() as handle:
             return self._model._tensor("evaluator_gradient", handle, i)
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Returns the gradients of the last loss() for all parameters, by name."""
+        return {tensor.name: tensor for tensor in map(self.gradient, range(len(self._model)))}
 
     def probe(self, probe: Optional[Callable[[Probe], object]], points: Sequence[str] = ()) -> None:
         """Calls probe(Probe) for tensors in each further loss(), like Trainer.probe; None turns it off. Requires

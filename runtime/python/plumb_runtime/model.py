@@ -2,6 +2,7 @@
 """Descriptions of models, and models with their weights."""
 from __future__ import annotations
 
+import html
 import json
 import operator
 import os
@@ -24,7 +25,7 @@ M = TypeVar("M", bound="Model")
 
 class Spec(Object):
     """A model's description (plumb.v1.Model, text format). `name` stands for the file in messages. str() returns its
-    text."""
+    text, which a notebook shows."""
     _kind = "spec"
 
     def __init__(self, text: Bytes, name: str = "model") -> None:
@@ -49,6 +50,9 @@ class Spec(Object):
     def __str__(self) -> str:
         with self._use() as handle:
             return text("spec_text", handle).decode()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 class ModelInfo(NamedTuple):
@@ -85,6 +89,7 @@ class Model(Object):
     """A model, with weights from a `seed`, from a safetensors file (`weights`, a path, or its content as bytes), or
     none yet. Methods that change weights need exclusive access; no session may run meanwhile."""
     _kind = "model"
+    _names: Optional[dict[str, int]] = None  # numbers of the parameters, from the first use of a name on
 
     def __init__(self, runtime: Runtime, spec: Spec, *, seed: Optional[int] = None,
                  weights: Union[Path, bytearray, None] = None) -> None:
@@ -205,16 +210,22 @@ class Model(Object):
     def __len__(self) -> int:
         return int(function("model_tensor_count")(self._live()))
 
-    def tensor(self, i: SupportsIndex) -> Tensor:
-        """Returns the i-th parameter, which may be written to while nothing else uses the model."""
+    def tensor(self, i: Union[str, SupportsIndex]) -> Tensor:
+        """Returns the parameter with a name, or the i-th, which may be written to while nothing else uses the model.
+        Raises KeyError for an unknown name."""
         return self._tensor("model_tensor", self._live(), i)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all parameters, by name."""
         return {tensor.name: tensor for tensor in map(self.tensor, range(len(self)))}
 
-    def _tensor(self, function: str, handle: Handle, i: SupportsIndex) -> Tensor:
+    def _tensor(self, function: str, handle: Handle, i: Union[str, SupportsIndex]) -> Tensor:
         tensor = structs.Tensor()
+        if isinstance(i, str):
+            self._names = self._names or {name: number for number, name in enumerate(self.tensors())}
+            if i not in self._names:
+                raise KeyError(f"no tensor {i!r}; tensors() has {', '.join(self._names)}")
+            i = self._names[i]
         i = operator.index(i)
         if not 0 <= i < 2**63:
             raise IndexError(f"there is no tensor {i}")

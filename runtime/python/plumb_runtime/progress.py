@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long calls, for people who watch them."""
+"""Displays for people: progress of long calls, and tables in notebooks."""
 from __future__ import annotations
 
+import html
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional, TextIO
 
 
@@ -15,13 +17,31 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table of texts as HTML; without `columns` one without a head."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    cells = ["".join(f"<td style='white-space: nowrap'>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}{body}</table>"
+
+
+def _display() -> Optional[Any]:
+    """Returns IPython's display() if a notebook runs this code."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return ipython.display.display if ipython is not None and hasattr(shell, "kernel") else None
+
+
 class Line:
-    """A line of text that is written again in place of the last one, on a terminal or in a notebook. `shows`: True to
-    write it elsewhere too, False for nowhere. The line is renewed after at least `seconds`."""
+    """A line of text that is written again in place of the last one: on a terminal, or in a notebook as one output that
+    is updated. `shows`: True to write it elsewhere too, False for nowhere. The line is renewed after at least
+    `seconds`."""
 
     def __init__(self, shows: Optional[bool] = None, stream: Optional[TextIO] = None, seconds: float = 0.2) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        is_watched = self._stream.isatty() or ("ipykernel" in sys.modules and self._stream is sys.stderr)
+        self._display = _display() if stream is None else None
+        self._output: Any = None  # of the notebook, from the first text on
+        is_watched = self._display is not None or self._stream.isatty()
         self._shows = is_watched if shows is None else shows
         self._seconds, self._shown, self._width = seconds, 0.0, 0
         self._last = ""
@@ -34,15 +54,21 @@ class Line:
             self._write()
 
     def _write(self) -> None:
-        self._stream.write("\r" + self._last.ljust(self._width))
-        self._stream.flush()
-        self._width = len(self._last)
+        if self._output is not None:
+            self._output.update({"text/plain": self._last}, raw=True)
+        elif self._display is not None:
+            self._output = self._display({"text/plain": self._last}, raw=True, display_id=True)
+        else:
+            self._stream.write("\r" + self._last.ljust(self._width))
+            self._stream.flush()
+            self._width = len(self._last)
 
     def end(self) -> None:
         """Shows the last text, and ends the line."""
         if self._shows and self._last:
             self._write()
-            self._stream.write("\n")
+            if self._display is None:
+                self._stream.write("\n")
             self._last, self._width = "", 0
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int64, c_void_p
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _structs as structs
-from ._calls import Interruptible, call, guarded
-from ._files import Settings, Source, settings_of, spec_file
-from .errors import Cancelled
+from ._calls import Callbacks, Interruptible, call, functions_of, guarded
+from ._files import Data, Path, Recipe, Settings, Source, data_file, file_path, model_file, recipe_file, settings_of
+from .errors import Cancelled, Code, Error
 from .model import Model
-from .progress import Progress
+from .progress import Progress, table
 from .runtime import Runtime
 from .session import Session
 from .tokenizer import Tokenizer
-
-Path = Union[str, "os.PathLike[str]"]
 
 
 class RunStep(NamedTuple):
@@ -38,25 +37,64 @@ class RunStep(NamedTuple):
     checkpoint: str
     incidents: tuple[str, ...]
 
+    def scalars(self) -> dict[str, float]:
+        """Returns what programs such as TensorBoard draw: train/loss, train/lr, train/grad_norm,
+        train/tokens_per_second and, after a validation, val/loss."""
+        scalars = {"train/loss": self.loss, "train/lr": self.learning_rate, "train/grad_norm": self.grad_norm,
+                   "train/tokens_per_second": self.tokens / self.seconds if self.seconds > 0 else 0.0}
+        return scalars if self.val_loss is None else {**scalars, "val/loss": self.val_loss}
+
 
 class Run:
-    """A run, trained or imported, or one of its checkpoints: its model with the newest weights, and its tokenizer.
+    """A run, trained or imported, or one of its checkpoints: its model with the newest weights, and its tokenizer. In a
+    notebook it shows its size, its last losses and its equations.
 
-    `path`: as given. `model`, `tokenizer`: as opened. `step`: number of completed steps, 0 for an import."""
+    `path`: as given. `step`: number of completed steps, 0 for an import."""
 
     def __init__(self, path: Path, runtime: Optional[Runtime] = None, *, average: bool = False) -> None:
         self.path = os.fspath(path)
         self.runtime = runtime or Runtime()
         model, tokenizer, step = c_void_p(), c_void_p(), c_int64()
-        with self.runtime._use() as handle:
-            call("run_open", handle, os.fsencode(self.path), 1 if average else 0, byref(model), byref(tokenizer),
-                 byref(step))
-        self.model = Model._adopt(model, self.runtime)
-        self.tokenizer = Tokenizer._adopt(tokenizer)
-        self.step = step.value
+        try:
+            with self.runtime._use() as handle:
+                call("run_open", handle, os.fsencode(self.path), 1 if average else 0, byref(model), byref(tokenizer),
+                     byref(step))
+        except Error as error:
+            # A run of a study that keeps no weights still has its losses.
+            if error.code != Code.NOT_FOUND or not os.path.exists(os.path.join(self.path, "result.json")):
+                raise
+            self._opened: Union[tuple[Model, Tokenizer], Error] = error.with_traceback(None)
+            self.step = int(json.loads(self._file("result.json"))["step"])
+        else:
+            self._opened = Model._adopt(model, self.runtime), Tokenizer._adopt(tokenizer)
+            self.step = step.value
+
+    def _parts(self) -> tuple[Model, Tokenizer]:
+        if isinstance(self._opened, Error):
+            raise self._opened.with_traceback(None)
+        return self._opened
+
+    @property
+    def model(self) -> Model:
+        """The model with its weights. Raises Error if the run keeps none."""
+        return self._parts()[0]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer. Raises Error if the run keeps no weights."""
+        return self._parts()[1]
 
     def __repr__(self) -> str:
-        return f"<plumb.Run {self.path!r}, step {self.step}: {self.model!r}>"
+        has = "without weights" if isinstance(self._opened, Error) else repr(self.model)
+        return f"<plumb.Run {self.path!r}, step {self.step}: {has}>"
+
+    def _repr_html_(self) -> str:
+        columns = self.metrics if os.path.exists(self._path("metrics.csv")) else {}
+        losses = {name: [value for value in columns.get(name, ()) if value is not None] for name in ("loss", "val_loss")}
+        rows = {"run": self.path, "step": self.step, **{name: f"{found[-1]:.4f}" for name, found in losses.items() if found}}
+        if not isinstance(self._opened, Error):
+            rows.update(parameters=f"{self.model.info.parameters:,}", tokens=f"{self.tokenizer.vocab_size:,}")
+        return table([], [[name, str(value)] for name, value in rows.items()])
 
     def _file(self, name: str) -> str:
         with open(self._path(name), encoding="utf-8") as file:
@@ -153,25 +191,26 @@ def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = F
     return Run(path, runtime, average=average)
 
 
-def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path, set: Settings = None,
-          init: Optional[Path] = None, resume: bool = False, probe_every: int = 0, probe_points: Sequence[str] = (),
-          stop_at: int = 0,
-          callbacks: Union[Callable[[RunStep], object], Iterable[Callable[[RunStep], object]]] = (),
-          progress: Optional[bool] = None, runtime: Optional[Runtime] = None) -> Run:
+def train(model: Source, data: Data, recipe: Optional[Recipe] = None, *, out: Path, set: Settings = None,
+          tokenizer: Union[Tokenizer, Path, None] = None, init: Union[Run, Path, None] = None, resume: bool = False,
+          probe_every: int = 0, probe_points: Sequence[str] = (), stop_at: int = 0,
+          callbacks: Callbacks[RunStep] = (), progress: Optional[bool] = None, runtime: Optional[Runtime] = None) -> Run:
     """Trains a run in the directory `out` like `plumb train`, and returns it.
 
-    `model`: a file or a Spec. `recipe`: a file; None: all defaults. `set`: fields, {"train.max_steps": 200}. `init`: a
-    run whose weights to start from. `resume`: continues the run that `out` has. `stop_at`: stops with a checkpoint
-    after this step. `callbacks` receive a RunStep after each step; one that returns False stops the run with a
-    checkpoint. `progress`: shows a line; None: on terminals and in notebooks.
+    `model`: a Spec, its text, or a file. `data`: a file, or a list of documents, each a text or a dict of prompt and
+    completion, which is written to OUT/data.jsonl. `recipe`: its text or a file; None: all defaults. `set`: fields,
+    {"train.max_steps": 200}. `tokenizer`: a Tokenizer, or a file or directory that has one; None: as in the recipe.
+    `init`: a run whose weights to start from. `resume`: continues the run that `out` has. `stop_at`: stops with a
+    checkpoint after this step. `callbacks` receive a RunStep after each step; one that returns False stops the run with
+    a checkpoint. `progress`: shows a line; None: on terminals and in notebooks.
 
     Ctrl-C, or an exception of a callback, ends the call after a checkpoint was written: `resume=True` continues the
     run. Raises Error, with file, line and column for errors in files; its code is ABORTED if the loss diverged."""
-    functions = [callbacks] if callable(callbacks) else list(callbacks)
+    functions = functions_of(callbacks)
     runtime = runtime or Runtime()
     shown: list[Progress] = []  # one, from the first step on
 
-    with Interruptible() as interruptible:
+    with Interruptible() as interruptible, tempfile.TemporaryDirectory(prefix="plumb-") as directory:
         def receive(_user: Any, found: Any) -> int:
             def body() -> object:
                 step = _step_of(found.contents)
@@ -182,24 +221,31 @@ def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path
             return guarded(body) or int(interruptible.stops())
 
         on_step = structs.RunStepFn(receive)
-        with spec_file(model) as path:
-            words, points = _strings(settings_of(set)), _strings(probe_points)
-            training = structs.RunTraining(
-                resume=int(resume), model=os.fsencode(path), data=os.fsencode(data),
-                recipe=None if recipe is None else os.fsencode(recipe), out=os.fsencode(out),
-                init=None if init is None else os.fsencode(init), settings=words, settings_count=len(words),
-                probe_every=probe_every, probe_points=points, probe_points_count=len(points),
-                stop_at=stop_at, on_step=on_step)
-            try:
-                with runtime._use() as handle:
-                    call("run_train", handle, byref(training))
-            except Cancelled:
-                if interruptible.stops():
-                    raise
-            finally:
-                for line in shown:
-                    line.__exit__()
+        is_new = not os.path.exists(os.path.join(out, "model.pbtxt"))
+        of_model, of_recipe = model_file(model, directory), recipe_file(recipe, directory)
+        path, settings = data_file(data, tokenizer, set, out, replaces=is_new)
+        words, points = _strings(settings_of(settings)), _strings(probe_points)
+        training = structs.RunTraining(
+            resume=int(resume), model=os.fsencode(of_model), data=os.fsencode(path),
+            recipe=None if of_recipe is None else os.fsencode(of_recipe), out=os.fsencode(out),
+            init=None if init is None else os.fsencode(run_path(init)), settings=words, settings_count=len(words),
+            probe_every=probe_every, probe_points=points, probe_points_count=len(points),
+            stop_at=stop_at, on_step=on_step)
+        try:
+            with runtime._use() as handle:
+                call("run_train", handle, byref(training))
+        except Cancelled:
+            if interruptible.stops():
+                raise
+        finally:
+            for line in shown:
+                line.__exit__()
     return Run(out, runtime)
+
+
+def run_path(run: Union[Run, Path]) -> str:
+    """Returns the path of a run that is given as a Run or its directory."""
+    return run.path if isinstance(run, Run) else file_path(run, "run", "a Run or its directory")
 
 
 def _strings(texts: Sequence[str]) -> Any:

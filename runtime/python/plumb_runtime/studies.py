@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import ctypes
+import glob
+import hashlib
 import html
 import json
 import os
@@ -12,20 +14,23 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from . import _structs as structs
-from ._calls import Interruptible, call, guarded
-from ._files import Settings, Source, model_path, quoted, settings_of, value_text
-from .progress import Line, duration
-from .runtime import log_function
+from ._arguments import integer
+from ._calls import Callbacks, Interruptible, call, functions_of, guarded
+from ._files import (Data, Path, Recipe, Settings, Source, data_file, kind_of, model_of, named_spec, quoted, recipe_file,
+                     settings_of, value_text, write_input)
+from .model import Spec
+from .progress import Line, duration, table
+from .runs import Run, run_path
+from .runtime import Runtime, log_function
+from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .norms import Norm
-
-Path = Union[str, "os.PathLike[str]"]
 
 
 class Study:
@@ -54,6 +59,45 @@ class Study:
             rows = list(csv.DictReader(file))
         return {name: [_value(name, row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
+    def curves(self) -> dict[str, list[Any]]:
+        """Returns the losses of all runs as columns, for pandas.DataFrame or polars.DataFrame: `model`, the fields of a
+        grid, `seed`, `step`, `loss` and `val_loss`, which are None where a step has none. A row of a run of more than
+        500 steps may be the mean of several steps, up to `step`, as on the page: run().metrics has every step."""
+        groups, models = self.report["groups"], self.report["models"]
+        fields = list(dict.fromkeys(field for group in groups for field in group["settings"]))
+        columns: dict[str, list[Any]] = {name: [] for name in ("model", *fields, "seed", "step", "loss", "val_loss")}
+        for run in self.report["runs"]:
+            group = groups[run["group"]]
+            losses = dict(zip(group["steps"] or range(1, 1 + len(run["loss"])), run["loss"]))
+            validation = {int(step): loss for step, loss in run["validation"]}
+            for step in sorted({*losses, *validation}):
+                cells = (models[group["model"]]["name"], *(_value(field, group["settings"].get(field, "")) for field in fields),
+                         run["seed"], step, losses.get(step), validation.get(step))
+                for column, cell in zip(columns.values(), cells):
+                    column.append(cell)
+        return columns
+
+    def run(self, model: str, seed: int, cell: Optional[str] = None, *, runtime: Optional[Runtime] = None) -> Run:
+        """Opens the run of a model with a seed: its metrics and, if the study keeps its weights, its model. `cell`: such
+        as "learning_rate=0.01"; None: the model's best, or the only one. Raises KeyError if there is no such run."""
+        names, cells = [one["name"] for one in self.report["models"]], self.report["cells"] or [""]
+        if model not in names:
+            raise KeyError(f"no model {model!r}; there are {', '.join(names)}")
+        number = names.index(model)
+        if cell is None:
+            cell = cells[self.report["best"]["models"][number]["cell"] if self.report.get("best") else 0]
+        if cell not in cells:
+            raise KeyError(f"no cell {cell!r}; there are {', '.join(cells)}")
+        group = next((one["name"] for one in self.report["groups"]
+                      if (one["model"], one["cell"]) == (number, cells.index(cell))), "")
+        runs = self.runs
+        hashes = [run_hash for name, own, run_hash in zip(runs["group"], runs["seed"], runs["run_hash"])
+                  if (name, own) == (group, seed)]
+        for path in glob.glob(os.path.join(glob.escape(self.path), "runs", "*", "run.json")) if hashes else ():
+            if _identity_hash(path) == hashes[0]:
+                return Run(os.path.dirname(path), runtime)
+        raise KeyError(f"{self.path} has no run of {group or model!r} with seed {seed}")
+
     def differences(self) -> list[dict[str, Any]]:
         """Returns the difference of each pair of models in each cell, of runs with the same seeds: `mean` of the
         metric, 95 % interval `low` to `high`, `runs`, numbers of seeds with which `model` is `lower` and `higher`, the
@@ -79,12 +123,28 @@ class Study:
         return sorted(rows, key=outcome_key)
 
     def _repr_html_(self) -> str:
-        table = self.report["table"]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table["columns"])
-        cells = [[f"<td style='white-space: nowrap'>{html.escape(cell['text'])}</td>" for cell in row]
-                 for row in table["rows"]]
-        rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-        return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>"
+        found = self.report["table"]
+        rows = [[cell["text"] for cell in row] for row in found["rows"]]
+        return f"<p>{html.escape(self.conclusion)}</p>{table(found['columns'], rows)}"
+
+
+def _identity_hash(path: str) -> str:
+    """Returns the run_hash of the run with this run.json."""
+    with open(path, encoding="utf-8") as file:
+        identity = json.dumps(json.load(file).get("identity"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+class StudyProgress(NamedTuple):
+    """Progress of compare(): numbers of `runs`, of those that have `ended`, and of those of them that are `reused`; of
+    `steps` of the runs that are trained, and of `steps_taken`. `new` are the directories of the runs that have ended
+    since the last call, for open_run()."""
+    runs: int
+    ended: int
+    reused: int
+    steps: int
+    steps_taken: int
+    new: tuple[str, ...]
 
 
 def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
@@ -95,39 +155,57 @@ def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
     return result["mean"] is None, result["runs"] < 2, share, result["mean"] or 0.0
 
 
-def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,
-            out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
-            choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None, match: str = "steps",
-            init: Optional[Path] = None, samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (),
-            keep_checkpoints: bool = False,
+def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Data, recipe: Optional[Recipe] = None, *,
+            out: Path, grid: Optional[Mapping[str, Union[str, Sequence[object]]]] = None,
+            seeds: Union[int, Sequence[int]] = 3, choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None,
+            tokenizer: Union[Tokenizer, Path, None] = None, match: str = "steps", init: Union[Run, Path, None] = None,
+            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), keep_checkpoints: bool = False,
             store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
-            progress: Optional[bool] = None) -> Study:
+            callbacks: Callbacks[StudyProgress] = (), progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
     runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended. Runs that `out`
     has must have had the same inputs; with `overwrite`, those that had others are trained again.
 
-    `models`: files or Specs; the first one is the baseline; the keys of a mapping name Specs, which are written to
-    OUT/models. `grid`: fields with
-    several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
-    N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
-    the others are trained. `margin`: difference in nats below which a model counts as equal to the baseline, 0: none.
-    `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
-    "tokens", "flops" or "parameters". `keep_checkpoints`: keeps those of every run, with optimizer state, instead of the
-    last weights of the first seed. `norms`: norms in Python that models name. `threads`: number that runs
-    divide, 0: all processors.
+    `models`: Specs, their texts, or files; the first one is the baseline; the keys of a mapping are the models' names.
+    `data`, `recipe`, `tokenizer` and `init`: as in train(). Objects and texts are written to `out`, the models to
+    OUT/models. `grid`: fields with several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement":
+    ["pre", "post"]}, or a range of learning rates, "0.005..0.02". `seeds`: a number N, for 1 to N, or the seeds.
+    `choosing_seeds`: number of seeds that choose each model's best cell, in which alone the others are trained.
+    `margin`: difference in nats below which a model counts as equal to the baseline, 0: none. `set`: fields of every
+    run. `match`: the cost that models in a cell have in common: "steps", "tokens", "flops" or "parameters".
+    `keep_checkpoints`: keeps those of every run, with optimizer state, instead of the last weights of the first seed.
+    `norms`: norms in Python that models name. `threads`: number that runs divide, 0: all processors. `callbacks`
+    receive a StudyProgress several times a second and when runs end; one that returns False ends the call.
 
-    Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
-    for errors in files."""
-    paths = [model_path(source, os.path.join(out, "models"), name) for name, source in _named(models)]
-    line, begin = Line(progress), time.monotonic()
+    Ctrl-C, a callback's False (which raises Cancelled) or its exception end the call with the runs' checkpoints; the
+    same call continues. Raises Error, with file, line and column for errors in files."""
+    out = os.fspath(out)
+    replaces = overwrite or not os.path.exists(os.path.join(out, "study.pbtxt"))
+    paths = _model_paths(models, os.path.join(out, "models"), replaces)
+    data, settings = data_file(data, tokenizer, set, out, replaces)
+    functions, line, begin = functions_of(callbacks), Line(progress), time.monotonic()
+    seen = _ended_runs(out)
+    told = -1  # number of ended runs at the last call
+
     with Interruptible() as interruptible, tempfile.TemporaryDirectory(prefix="plumb-") as directory:
         def receive(_user: Any, found: Any) -> int:
-            return guarded(lambda: line.show(_text_of(found.contents, begin))) or int(interruptible.stops())
+            def body() -> object:
+                nonlocal told
+                now = found.contents
+                line.show(_text_of(now, begin))
+                new = _ended_runs(out) - seen if functions and now.ended != told else ()
+                told = now.ended
+                seen.update(new)
+                made = StudyProgress(now.runs, now.ended, now.reused, now.steps, now.steps_taken,
+                                     tuple(sorted(path for path, _ in new)))
+                return all([function(made) is not False for function in functions])
+            return guarded(body) or int(interruptible.stops())
 
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
-            file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, margin, set, match, init,
-                                   samples, probe_every, probe_points, keep_checkpoints))
+            file.write(_study_text(paths, data, recipe_file(recipe, out, replaces), grid or {}, seeds, choosing_seeds, margin,
+                                   settings, match, None if init is None else run_path(init), samples, probe_every,
+                                   probe_points, keep_checkpoints))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -142,32 +220,56 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     return Study(out)
 
 
-def _named(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> list[tuple[str, Source]]:
+def _ended_runs(out: str) -> set[tuple[str, int]]:
+    """Returns the directories of the runs that have ended, with the time of it."""
+    return {(os.path.dirname(path), os.stat(path).st_mtime_ns)
+            for path in glob.glob(os.path.join(glob.escape(out), "runs", "*", "result.json"))}
+
+
+def _model_paths(models: Any, directory: str, replaces: bool) -> list[str]:
+    """Returns the absolute paths of the models; objects and texts, and all models of a mapping, are written to
+    `directory`."""
+    found: dict[str, Union[Spec, str]]
     if isinstance(models, Mapping):
-        return list(models.items())
-    if isinstance(models, Sequence) and not isinstance(models, str):
-        return [(f"model_{i + 1}", source) for i, source in enumerate(models)]
-    return [("model", models)]
+        found = {str(name): named_spec(source, str(name)) for name, source in models.items()}
+    elif isinstance(models, Sequence) and not isinstance(models, str):
+        found = {f"model_{i + 1}": model_of(source, f"models[{i}]") for i, source in enumerate(models)}
+    else:
+        found = {"model": model_of(models, "models")}
+    paths = [os.path.abspath(source) if isinstance(source, str) else
+             os.path.abspath(os.path.join(directory, re.sub(r"[^\w.+-]", "_", name) + ".pbtxt"))
+             for name, source in found.items()]
+    for path, (name, source) in zip(paths, found.items()):
+        if isinstance(source, Spec):
+            if paths.count(path) > 1:
+                raise ValueError(f"{path} would be the file of two models; choose another name for {name!r}")
+            write_input(path, str(source), replaces)
+    return paths
 
 
-def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],
-                seeds: Union[int, Sequence[int]], choosing_seeds: int, margin: float, set: Settings, match: str,
-                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str],
-                keep_checkpoints: bool) -> str:
+def _study_text(paths: Sequence[str], data: str, recipe: Optional[str],
+                grid: Mapping[str, Union[str, Sequence[object]]], seeds: Union[int, Sequence[int]], choosing_seeds: int,
+                margin: float, set: Settings, match: str, init: Optional[str], samples: int, probe_every: int,
+                probe_points: Sequence[str], keep_checkpoints: bool) -> str:
     """Returns the study as a plumb.v1.Study in text format."""
     lines = [f"model: {quoted(path)}" for path in paths]
     for field, path in (("data", data), ("train", recipe), ("init", init)):
         if path is not None:
-            lines.append(f"{field}: {quoted(os.path.abspath(os.fspath(path)))}")
+            lines.append(f"{field}: {quoted(os.path.abspath(path))}")
     lines += [f"set: {quoted(setting)}" for setting in settings_of(set)]
     for field, values in grid.items():
-        texts = " ".join(f"value: {quoted(value_text(value))}" for value in values)
+        if not isinstance(values, Iterable):
+            raise TypeError(f"grid[{field!r}] must be a list of values, not {kind_of(values)}")
+        texts = " ".join(f"value: {quoted(value_text(value))}" for value in ([values] if isinstance(values, str) else values))
         lines.append(f"grid {{ field: {quoted(field)} {texts} }}")
-    lines += [f"seeds: {seeds}"] if isinstance(seeds, int) else [f"seed: {seed}" for seed in seeds]
+    if isinstance(seeds, Iterable):
+        lines += [f"seed: {integer(seed, f'seeds[{i}]')}" for i, seed in enumerate(seeds)]
+    else:
+        lines.append(f"seeds: {integer(seeds, 'seeds')}")
     if choosing_seeds:
         lines.append(f"choosing_seeds: {choosing_seeds}")
     if margin:
-        lines.append(f"margin: {margin!r}")
+        lines.append(f"margin: {float(margin)!r}")
     if match != "steps":
         lines.append(f"match: {match.upper()}")
     if keep_checkpoints:

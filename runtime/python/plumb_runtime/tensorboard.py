@@ -40,11 +40,7 @@ class TensorBoard:
             # distinguishes files that begin in one second.
             self._writer = self._module.SummaryWriter(self._directory, purge_step=step.step, flush_secs=2,
                                                       filename_suffix=f".{step.step:010}.plumb")
-        scalars = {"train/loss": step.loss, "train/lr": step.learning_rate, "train/grad_norm": step.grad_norm,
-                   "train/tokens_per_second": step.tokens / step.seconds if step.seconds > 0 else 0.0}
-        if step.val_loss is not None:
-            scalars["val/loss"] = step.val_loss
-        for tag, value in scalars.items():
+        for tag, value in step.scalars().items():
             self._writer.add_scalar(tag, value, step.step, time)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 run the program `plumb` that belongs to the package."""
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -10,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 from ._command import program
-from ._files import Settings, Source, quoted, settings_of, spec_file, value_text
+from ._files import Path, Settings, Source, file_path, model_of, quoted, settings_of, spec_file, value_text
 from .errors import Code, Error
 from .model import Model, Spec
-from .runs import Run
+from .progress import table
+from .runs import Run, run_path
 from .runtime import Runtime
-
-Path = Union[str, "os.PathLike[str]"]
+from .studies import Study
 
 
 class Placement:
@@ -61,8 +62,8 @@ def _lines(field: str, value: object) -> list[str]:
 
 
 class Description:
-    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG, which notebooks
-    draw."""
+    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG. A notebook shows its
+    equations, Jacobians, sizes and data flow."""
 
     def __init__(self, model: Model) -> None:
         self.fields: dict[str, Any] = model.describe()
@@ -75,12 +76,25 @@ class Description:
     def _repr_svg_(self) -> str:
         return self.svg
 
+    def _repr_html_(self) -> str:
+        rows = [["model", text] for text in self.fields["begin"]]
+        for layer in self.fields["layers"]:
+            name = f"layers {layer['first']} to {layer['last']}, {layer['placement']}"
+            rows += [[name, text] for text in layer["equations"]]
+            rows += [["Jacobian", one["jacobian"]] for one in layer["jacobians"]]
+        rows += [["model", text] for text in self.fields["end"]]
+        rows += [[name.replace("_", " "), f"{value:,}"] for name, value in self.fields["totals"].items()]
+        picture = base64.b64encode(self.svg.encode()).decode()
+        return table([], rows) + f'<img alt="data flow of a layer" src="data:image/svg+xml;base64,{picture}">'
+
 
 def describe(model: Union[Source, Model], *, set: Settings = None, runtime: Optional[Runtime] = None) -> Description:
-    """Describes a model, a Spec or a file: equations, Jacobians, routes, tensors, and a picture. A model that takes its
-    vocabulary from the data needs set={"model.vocab_size": 65}."""
+    """Describes a model, a Spec, its text or a file: equations, Jacobians, routes, tensors, and a picture. A model that
+    takes its vocabulary from the data needs set={"model.vocab_size": 65}."""
     if not isinstance(model, Model):
-        spec = Spec(str(model)) if isinstance(model, Spec) else Spec.from_file(model)
+        found = model_of(model)
+        spec = Spec(str(found)) if isinstance(found, Spec) else Spec.from_file(found)
+        settings_of(set)  # checks it
         for field, value in (set or {}).items():
             spec[field[len("model."):] if field.startswith("model.") else field] = value
         model = Model(runtime or Runtime(), spec)
@@ -107,7 +121,7 @@ def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, av
     """Writes a run as a checkpoint for other programs into the directory `out`, and returns a report. `family`: a name
     or a file; None: that of the import that the run is, or began with. `average`: the moving average of the weights.
     `adapter`: only the model's adapter, for PEFT; otherwise it is merged into the weights."""
-    words = ["export", run.path if isinstance(run, Run) else os.fspath(run), "--out", os.fspath(out)]
+    words = ["export", run_path(run), "--out", os.fspath(out)]
     words += ["--ema"] if average else []
     words += ["--adapter"] if adapter else []
     words += [] if family is None else ["--family", family]
@@ -137,11 +151,26 @@ def _of_model(command: str, model: Source, set: Settings, options: Sequence[str]
         return run_json([command, path, *settings, *options])
 
 
+def report(sources: Union[Study, Run, Path, Sequence[Union[Study, Run, Path]]], *, out: Path) -> Study:
+    """Writes the report and the tables of studies and runs, trained by any commands, into the directory `out`, like
+    `plumb report`, and returns it as a Study."""
+    each = [sources] if isinstance(sources, (Study, Run, str, os.PathLike)) else sources
+    _run(["report", *(source.path if isinstance(source, (Study, Run)) else
+                      file_path(source, "sources", "Studies, Runs or directories") for source in each),
+          "--out", os.fspath(out)])
+    return Study(out)
+
+
 def run_json(words: Sequence[str]) -> dict[str, Any]:
     """Runs a command of plumb and returns what it prints with --json. Raises Error with its message."""
-    ran = subprocess.run([program(), *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    found: dict[str, Any] = json.loads(_run([*words, "--json"]))
+    return found
+
+
+def _run(words: Sequence[str]) -> bytes:
+    """Runs a command of plumb and returns what it prints. Raises Error with its message."""
+    ran = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if ran.returncode != 0:
         message = ran.stderr.decode("utf-8", "replace").strip()
         raise Error(message[message.find("error: ") + 7:] if "error: " in message else message, Code.INVALID_ARGUMENT)
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    return ran.stdout

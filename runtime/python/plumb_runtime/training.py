@@ -18,6 +18,7 @@ from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, 
 from ._calls import Interruptible, call, guarded, rows, text, thread
 from ._handles import Object, Use
 from ._library import function
+from .errors import Code, Error
 from .model import Model, Path
 from .probe import Probe, ProfileRow, callback_of, names_of, profile_rows
 from .tensor import Tensor
@@ -291,8 +292,24 @@ class Trainer(Object):
             call("trainer_write_state", handle, _STATES.index(tensor.kind), tensor.index, 0, len(floats),
                  (c_float * len(floats)).from_buffer(floats))
 
-    def gradient(self, i: SupportsIndex) -> Tensor:
-        """Returns the gradient of the last step for the i-th parameter, of the parameter's shape, valid until the next
-        step. Also in on_step. A parameter that the recipe freezes has none, which is an Error."""
+    def gradient(self, i: Union[str, SupportsIndex]) -> Tensor:
+        """Returns the gradient of the last step for the parameter with a name, or the i-th, of the parameter's shape,
+        valid until the next step. Also in on_step. A parameter that the recipe freezes has none, which is an Error."""
         with self._look() as handle:
             return self._model._tensor("trainer_gradient", handle, i)
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Returns the gradients of the last step for all parameters that the recipe does not freeze, by name. Raises
+        Error before the first step."""
+        found, error = {}, None
+        for i in range(len(self._model)):
+            try:
+                tensor = self.gradient(i)
+                found[tensor.name] = tensor
+            except Error as raised:
+                if raised.code != Code.FAILED_PRECONDITION:
+                    raise
+                error = raised
+        if error is not None and not found:
+            raise error
+        return found
