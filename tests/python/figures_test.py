@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -35,9 +37,12 @@ def report() -> dict[str, Any]:
             group["runs"].append(len(runs))
             runs.append({"group": i, "status": "finished", "loss": loss})
     runs[-1].update(status="diverged", loss=[6.0, None])
+    paired = [{"metric": metric, "cell": cell, "group": 2 + cell, "against": cell, "mean": mean, "low": low, "high": high}
+              for metric in ("last 100", "first 50") for cell, (mean, low, high) in enumerate(
+                  ((0.5, 0.25, 0.75), (-0.125, None, None)))]
     groups[3]["result"] = {"mean": 1.5, "low": None, "high": None, "runs": 1}
     return {"steps": 4, "judged": "last 100", "models": [{"name": "pre"}, {"name": "post"}], "groups": groups,
-            "runs": runs, "best": None}
+            "runs": runs, "best": None, "paired": paired}
 
 
 class FiguresTest(unittest.TestCase):
@@ -86,7 +91,17 @@ class DrawnTest(FiguresTest):
         self.assertEqual(looks["pre, learning_rate=0.001"], (PALETTE["light"][0], "-"))
         self.assertEqual(looks["post, learning_rate=0.001"][0], PALETTE["light"][2])
         self.assertEqual(len(axes.collections), 4)
-        axes.figure.savefig(os.path.join(self.path, "curves.pdf"))
+        pdf = os.path.join(self.path, "curves.pdf")
+        plumb.figures.save(axes, pdf)
+        with open(pdf, "rb") as file:
+            content = file.read()
+        self.assertIn(b"/FontFile2", content)  # TrueType
+        self.assertNotIn(b"/Type3", content)
+        if shutil.which("pdffonts"):
+            fonts = subprocess.run(["pdffonts", pdf], capture_output=True, text=True, check=True).stdout.splitlines()[2:]
+            self.assertTrue(fonts)
+            for font in fonts:
+                self.assertRegex(font, r"TrueType +\S+ +yes yes")
         with self.assertRaisesRegex(ValueError, "no axis 'hours' for .*; there are steps, tokens, FLOPs"):
             plumb.figures.curves(self.path, x="hours")
 
@@ -111,9 +126,72 @@ class DrawnTest(FiguresTest):
         axes = plumb.figures.sweep(self.path, "train.learning_rate")
         self.assertEqual(self.lines(axes), {"pre": ([0.001, 0.01], [2.0, 1.5]), "post": ([0.001, 0.01], [3.0, 1.5])})
         self.assertEqual((axes.get_xscale(), axes.get_xlabel()), ("log", "learning_rate"))
+        with self.assertRaisesRegex(ValueError, "several settings, give one: train.learning_rate, model.mlp.activation"):
+            plumb.figures.sweep(self.path)
         for unknown in ("model.mlp.activation", "train.seed"):
             with self.assertRaisesRegex(KeyError, "with numbers; the settings are: train.learning_rate, model.mlp"):
                 plumb.figures.sweep(self.path, unknown)
+
+    def test_differences_are_those_from_the_baseline(self) -> None:
+        axes = plumb.figures.differences(self.path)
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()],
+                         ["post, learning_rate=0.001", "post, learning_rate=0.01"])
+        self.assertEqual(axes.get_xlabel(), "loss − pre (last 100)")
+        segments = [one.get_segments() for one in axes.collections]
+        self.assertEqual([list(point) for point in segments[0][0]], [[0.25, 0], [0.75, 0]])
+        data = report()
+        data["best"] = {"models": [{"cell": 1}, {"cell": 0}], "paired": [
+            {"model": 1, "against": 0, "mean": 0.25, "low": 0.0, "high": 0.5}]}
+        self.write(data)
+        axes = plumb.figures.differences(self.path)
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["post, learning_rate=0.001"])
+        data["best"]["paired"][0].update(mean=None)
+        self.write(data)
+        with self.assertRaisesRegex(ValueError, "no difference from the baseline"):
+            plumb.figures.differences(self.path)
+
+    def test_without_a_grid_there_are_figures(self) -> None:
+        data = report()
+        data["groups"] = [dict(data["groups"][2 * i], name=name, cell=0, settings={})
+                          for i, name in enumerate(("pre", "post"))]
+        data["runs"], data["paired"] = data["runs"][:6], [dict(data["paired"][0], group=1, against=0)]
+        self.write(data)
+        for draw in (plumb.figures.curves, plumb.figures.ranking, plumb.figures.differences):
+            draw(self.path).figure.canvas.draw()
+        with self.assertRaisesRegex(ValueError, "the study has no grid"):
+            plumb.figures.sweep(self.path)
+        with self.assertRaisesRegex(KeyError, "no setting 'a'; the settings are: none, without a grid"):
+            plumb.figures.heat_map(self.path, "a", "b")
+
+    def test_a_heat_map_has_the_best_of_two_settings(self) -> None:
+        data = report()
+        for i, width in enumerate(("8", "16", "8", "16")):
+            data["groups"][i]["settings"]["model.d_model"] = width
+        self.write(data)
+        axes = plumb.figures.heat_map(self.path, "train.learning_rate", "model.d_model")
+        self.assertEqual([label.get_text() for label in axes.get_xticklabels()], ["0.001", "0.01"])
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["8", "16"])
+        self.assertEqual(axes.get_images()[0].get_array().tolist(), [[2.0, None], [None, 1.5]])  # without the other model
+        self.assertEqual((axes.get_title(), [text.get_text() for text in axes.texts]), ("pre", ["2.000", "1.500"]))
+        with self.assertRaisesRegex(KeyError, "no model 'peri'; there are pre, post"):
+            plumb.figures.heat_map(self.path, "train.learning_rate", "model.d_model", model="peri")
+
+    def test_a_ladder_joins_studies_and_results(self) -> None:
+        results = os.path.join(self.path, "depth_16.json")
+        with open(results, "w", encoding="utf-8") as file:
+            json.dump({"paired": {"post": {"mean": 0.5, "low": 0.25, "high": 0.75},
+                                  "peri": {"mean": None, "low": None, "high": None}}}, file)
+        data = report()
+        data["best"] = {"models": [{"cell": 1}, {"cell": 0}], "paired": [
+            {"model": 1, "against": 0, "mean": 0.25, "low": 0.0, "high": 0.5}]}
+        data["groups"][2]["name"] = "post"
+        self.write(data)
+        axes = plumb.figures.ladder({16: results, 2: self.path})
+        lines = self.lines(axes)
+        self.assertEqual(lines["post"], ([2, 16], [0.25, 0.5]))
+        self.assertEqual((axes.get_xscale(), len(axes.collections)), ("log", 1))
+        with self.assertRaisesRegex(KeyError, "no study has a difference of 'peri'; there are post"):
+            plumb.figures.ladder({16: results}, models=["peri"])
 
     def test_probes_over_layers_and_steps(self) -> None:
         axes = plumb.figures.probe(self.path, "gradient norm")

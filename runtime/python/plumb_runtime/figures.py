@@ -2,7 +2,7 @@
 """Figures of a study for papers, by matplotlib, from the data of its report page and in the page's colors and dashes:
 
     axes = plumb.figures.curves("study", x="tokens")
-    axes.figure.savefig("curves.pdf")
+    plumb.figures.save(axes, "curves.pdf")
 
 Each function draws into `axes`, or into a new figure, and returns the Axes, with which everything can be changed."""
 from __future__ import annotations
@@ -46,42 +46,99 @@ def ranking(study: Source, *, axes: Any = None) -> Any:
     """Draws the judged loss of each model, the best on top, with its 95 % confidence interval: each model at its best
     setting if the study chose one, otherwise each group of runs."""
     report, axes = _report(study), _axes(axes)
-    colors = {group["name"]: color for group, color, _ in _drawn(report)}
     rows = [(group["result"], group["name"]) for group in report["groups"]]
     if report["best"]:
-        groups = {(group["model"], group["cell"]): group["name"] for group in report["groups"]}
-        rows = [(result, groups[model, result["cell"]]) for model, result in enumerate(report["best"]["models"])]
-    rows = sorted((row for row in rows if row[0]["mean"] is not None), key=lambda row: outcome_key(row[0]), reverse=True)
-    for y, (result, name) in enumerate(rows):
-        mean, low, high = _interval(result)
-        axes.errorbar(mean, y, xerr=[[mean - low], [high - mean]], fmt="o", capsize=3, color=colors.get(name, "gray"))
-    axes.set_yticks(range(len(rows)), [name for _, name in rows])
-    axes.set_xlabel(f"loss ({report['judged']})")
+        names = _names_at_best(report)
+        rows = [(result, names[model]) for model, result in enumerate(report["best"]["models"])]
+    rows = sorted((row for row in rows if row[0]["mean"] is not None), key=lambda row: outcome_key(row[0]))
+    return _dots(axes, report, rows, f"loss ({report['judged']})")
+
+
+def differences(study: Source, *, axes: Any = None) -> Any:
+    """Draws the difference of each model from the baseline in the judged loss, the best on top, with its 95 % confidence
+    interval: at the best settings if the study chose them, otherwise in each cell. A difference to which runs that
+    diverged belong has no mean and is not drawn. Raises ValueError if there is none to draw."""
+    report, axes = _report(study), _axes(axes)
+    rows = sorted(((pair, name) for name, pair in _differences(report).items()), key=lambda row: row[0]["mean"])
+    if not rows:
+        raise ValueError("the study has no difference from the baseline: it has one model, or its runs diverged")
+    axes.axvline(0, color="gray", linewidth=0.8)
+    return _dots(axes, report, rows, f"loss − {report['models'][0]['name']} ({report['judged']})")
+
+
+def sweep(study: Source, setting: Optional[str] = None, *, axes: Any = None) -> Any:
+    """Draws the judged loss of each model over a setting with numbers, such as "train.learning_rate"; None: the only
+    setting. Each is the mean at the best of the other settings, with its 95 % confidence interval. The axis is
+    logarithmic if the values differ by a factor of 8. Raises KeyError if the study has no such setting."""
+    report = _report(study)
+    if setting is None:
+        names = _settings(report)
+        if len(names) != 1:
+            raise ValueError(f"the study has {'several settings, give one: ' + ', '.join(names) if names else 'no grid'}")
+        setting = names[0]
+    try:
+        losses = {(model, float(value)): result for (model, value), result in _losses(report, [setting]).items()}
+    except (KeyError, ValueError):
+        raise KeyError(_no_setting(report, setting, " with numbers")) from None
+    axes = _axes(axes)
+    drawn: set[int] = set()
+    for group, color, dash in _drawn(report):
+        model = group["model"]
+        points = sorted((value, *result) for (own, value), result in losses.items()
+                        if own == model and model not in drawn and math.isfinite(result[0]))
+        drawn.add(model)
+        if points:
+            _line(axes, points, report["models"][model]["name"], color, dash, marker="o")
+    _scale(axes, [value for _, value in losses])
+    return _finish(axes, str(setting).split(".", 1)[-1], f"loss ({report['judged']})")
+
+
+def heat_map(study: Source, x: str, y: str, *, model: Optional[str] = None, axes: Any = None) -> Any:
+    """Draws the judged loss of a model over two settings, the mean at the best of the others; a cell without a finished
+    run is empty. `model`: its name; None: the baseline. Raises KeyError if there is no such model or setting."""
+    report = _report(study)
+    models = [one["name"] for one in report["models"]]
+    if model is not None and model not in models:
+        raise KeyError(f"no model {model!r}; there are {', '.join(models)}")
+    number = 0 if model is None else models.index(model)
+    means = {(column, row): result[0] for (own, column, row), result in _losses(report, [x, y]).items() if own == number}
+    columns, rows = _ordered(column for column, _ in means), _ordered(row for _, row in means)
+    axes = _axes(axes)
+    grid = [[mean if math.isfinite(mean := means.get((column, row), math.nan)) else math.nan for column in columns]
+            for row in rows]
+    image = axes.imshow(grid, origin="lower", aspect="auto", cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, label=f"loss ({report['judged']})")
+    for i, row in enumerate(grid):
+        for j, mean in enumerate(row):
+            if not math.isnan(mean):
+                is_dark = image.norm(mean) < 0.6
+                axes.text(j, i, f"{mean:.3f}", ha="center", va="center", color="white" if is_dark else "black")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set(title=models[number], xlabel=x.split(".", 1)[-1], ylabel=y.split(".", 1)[-1])
     return axes
 
 
-def sweep(study: Source, setting: str, *, axes: Any = None) -> Any:
-    """Draws the judged loss of each model over a setting with numbers, such as "train.learning_rate": the mean at the
-    best of the other settings, with its 95 % confidence interval. The axis is logarithmic if the values differ by a
-    factor of 8. Raises KeyError if the study has no such setting."""
-    report, axes = _report(study), _axes(axes)
-    try:
-        values = [float(group["settings"][setting]) for group in report["groups"]]
-    except (KeyError, ValueError):
-        names = ", ".join(report["groups"][0]["settings"]) or "none"
-        raise KeyError(f"no setting {setting!r} with numbers; the settings are: {names}") from None
-    best: dict[int, dict[float, Point]] = {}
-    for group, value in zip(report["groups"], values):
-        own, result = best.setdefault(group["model"], {}), _interval(group["result"])
-        own[value] = min(own.get(value, result), result)
-    for group, color, dash in _drawn(report):
-        own = best.pop(group["model"], {})
-        points = [(value, *own[value]) for value in sorted(own) if math.isfinite(own[value][0])]
-        if points:
-            _line(axes, points, report["models"][group["model"]]["name"], color, dash, marker="o")
-    if min(values) > 0 and max(values) >= 8 * min(values):
-        axes.set_xscale("log")
-    return _finish(axes, setting.split(".", 1)[-1], f"loss ({report['judged']})")
+def ladder(studies: Mapping[float, Source], *, models: Optional[Sequence[str]] = None, axes: Any = None) -> Any:
+    """Draws how the difference of each model from the baseline changes with size: `studies` has a study, or a file of
+    examples/benchmark/results, for each depth, width or number of tokens. Intervals are of 95 %; the axis is logarithmic
+    if the sizes differ by a factor of 8. `models`: the names to draw, at most 8; None: all. Raises KeyError for a name
+    that no study has."""
+    found = {size: _differences(_report(study)) for size, study in studies.items()}
+    known = list(dict.fromkeys(name for pairs in found.values() for name in pairs))
+    chosen, palette = known if models is None else list(models), _palette()
+    for name in chosen:
+        if name not in known:
+            raise KeyError(f"no study has a difference of {name!r}; there are {', '.join(known)}")
+    if len(chosen) > len(palette["light"]):
+        raise ValueError(f"{len(chosen)} models are more than the colors; give the names of at most 8 as models")
+    axes = _axes(axes)
+    axes.axhline(0, color="gray", linewidth=0.8)
+    for i, name in enumerate(chosen):
+        points = [(size, *_interval(found[size][name])) for size in sorted(found) if name in found[size]]
+        _line(axes, points, name, palette["light"][i], palette["dashes"][i % len(palette["dashes"])], marker="o")
+    _scale(axes, list(found))
+    return _finish(axes, "size", "loss − baseline")
 
 
 def probe(study: Source, kind: str, *, x: str = "layers", axes: Any = None) -> Any:
@@ -106,8 +163,96 @@ def probe(study: Source, kind: str, *, x: str = "layers", axes: Any = None) -> A
     return _finish(axes, {"layers": "layer", "steps": "step"}.get(x, x), kind)
 
 
+def save(axes: Any, path: Union[str, "os.PathLike[str]"], **options: Any) -> None:
+    """Saves the figure of the Axes like matplotlib's savefig, with TrueType fonts in PDF and PostScript, because
+    publishers refuse matplotlib's Type 3 fonts."""
+    with importlib.import_module("matplotlib").rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+        axes.figure.savefig(path, **options)
+
+
 def _report(study: Source) -> dict[str, Any]:
-    return (study if isinstance(study, Study) else Study(study)).report
+    """Returns the data of a study's page, or of a file of examples/benchmark/results."""
+    if isinstance(study, Study):
+        return study.report
+    if not os.path.isfile(study):
+        return Study(study).report
+    with open(study, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def _differences(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Returns the differences from the baseline that have a mean, by the name of the model or group."""
+    if "groups" not in report:  # a file of examples/benchmark/results
+        pairs: dict[str, Mapping[str, Any]] = dict(report["paired"])
+    elif report["best"]:
+        names = _names_at_best(report)
+        pairs = {names[pair["model"]]: pair for pair in report["best"]["paired"] if pair["against"] == 0}
+    else:
+        groups = report["groups"]
+        pairs = {groups[pair["group"]]["name"]: pair for pair in report["paired"]
+                 if pair["metric"] == report["judged"] and groups[pair["against"]]["model"] == 0}
+    return {name: pair for name, pair in pairs.items() if pair["mean"] is not None}
+
+
+def _names_at_best(report: Mapping[str, Any]) -> list[str]:
+    """Returns the name of each model's group at its best setting."""
+    groups = {(group["model"], group["cell"]): group["name"] for group in report["groups"]}
+    return [groups[model, result["cell"]] for model, result in enumerate(report["best"]["models"])]
+
+
+def _settings(report: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(name for group in report["groups"] for name in group["settings"]))
+
+
+def _no_setting(report: Mapping[str, Any], setting: object, kind: str = "") -> str:
+    return f"no setting {setting!r}{kind}; the settings are: {', '.join(_settings(report)) or 'none, without a grid'}"
+
+
+def _losses(report: Mapping[str, Any], fields: Sequence[Optional[str]]) -> dict[Any, Point]:
+    """Returns the judged loss with its interval, by model and values of the settings, at the best of the others. Raises
+    KeyError if there is no such setting."""
+    found: dict[Any, Point] = {}
+    for group in report["groups"]:
+        for field in fields:
+            if field not in group["settings"]:
+                raise KeyError(_no_setting(report, field))
+        key, result = (group["model"], *(group["settings"][field] for field in fields)), _interval(group["result"])
+        found[key] = min(found.get(key, result), result)
+    return found
+
+
+def _ordered(values: Iterable[str]) -> list[str]:
+    """Returns the different values, as numbers in ascending order if all are numbers."""
+    different = list(dict.fromkeys(values))
+    try:
+        return sorted(different, key=float)
+    except ValueError:
+        return different
+
+
+def _dots(axes: Any, report: Mapping[str, Any], rows: Sequence[tuple[Mapping[str, Any], str]], label: str) -> Any:
+    """Draws means with their intervals, the first row on top."""
+    drawn, models = _drawn(report), {group["name"]: group["model"] for group in report["groups"]}
+    of_models = {group["model"]: color for group, color, _ in reversed(drawn)}  # of the best group of each
+    colors = {group["name"]: color for group, color, _ in drawn}
+    for y, (result, name) in enumerate(reversed(rows)):
+        mean, low, high = _interval(result)
+        color = colors.get(name, of_models.get(models[name], "gray"))
+        axes.errorbar(mean, y, xerr=[[mean - low], [high - mean]], fmt="o", capsize=3, color=color)
+    axes.set_yticks(range(len(rows)), [name for _, name in reversed(rows)])
+    axes.set_xlabel(label)
+    return axes
+
+
+def _scale(axes: Any, values: Sequence[float]) -> None:
+    """Makes the x axis logarithmic if the values differ by a factor of 8, and marks the values if they are few."""
+    if min(values) > 0 and max(values) >= 8 * min(values):
+        axes.set_xscale("log")
+    marks = sorted({*values})
+    if len(marks) <= 6:
+        axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+        axes.minorticks_off()
 
 
 def _axes(axes: Any) -> Any:
@@ -120,11 +265,16 @@ def _axes(axes: Any) -> Any:
     return pyplot.subplots(figsize=(5, 3.2), layout="constrained")[1]
 
 
-def _drawn(report: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], str, Sequence[float]]]:
+def _palette() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "palette.json"), encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def _drawn(report: Mapping[str, Any]) -> list[tuple[dict[str, Any], str, Sequence[float]]]:
     """Returns the groups that the page draws at first with their colors and dashes, the best result first: all; or each
     model at its best setting; or, of many models, the best three, the baseline and the worst."""
-    with open(os.path.join(os.path.dirname(__file__), "palette.json"), encoding="utf-8") as file:
-        palette = json.load(file)
+    palette = _palette()
     groups, colors, dashes = report["groups"], palette["light"], palette["dashes"]
     order = sorted(range(len(groups)), key=lambda i: outcome_key(groups[i]["result"]))
     shown = list(range(len(groups)))
