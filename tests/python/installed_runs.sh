@@ -11,10 +11,10 @@ export PYTHONDONTWRITEBYTECODE=1
 library=$(find "$prefix" -name libplumb.so.1)
 installed="$prefix/share/plumb/python"
 mkdir "$work/copied"
-cp -r "$installed/plumb" "$work/copied"
+cp -r "$installed/plumb_runtime" "$work/copied"
 cd "$work"
 
-[ -f "$installed/plumb/py.typed" ]
+[ -f "$installed/plumb_runtime/py.typed" ]
 PYTHONPATH="$installed" "$python" -X dev "$tests/package_test.py"
 PYTHONPATH="$installed" "$python" -m plumb_runtime --version | grep -q '^plumb'
 PYTHONPATH="$installed" "$python" "$2/embed_python/demo.py" | tee demo.out

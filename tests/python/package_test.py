@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the Python package: its results and its errors."""
 import array
+import contextlib
 import ctypes
 import ctypes.util
 import gc
@@ -16,6 +17,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 import weakref
@@ -81,6 +83,15 @@ class Describing(unittest.TestCase):
             spec["n_layr"] = 3
         with self.assertRaises(ValueError):
             spec["name\0"] = "n"
+
+    def test_notebooks_show_specs_and_descriptions(self):
+        spec = plumb.Spec(MODEL)
+        spec["name"] = "<script>"
+        self.assertIn("&lt;script&gt;", spec._repr_html_())
+        shown = plumb.describe(spec)._repr_html_()
+        self.assertIn("x = x + f(norm(x))", shown)
+        self.assertIn("(I + J_mlp J_norm) (I + J_attention J_norm)", shown)
+        self.assertIn('<img alt="data flow of a layer" src="data:image/svg+xml;base64,', shown)
 
     def test_a_model_tells_its_sizes(self):
         info = model().info
@@ -308,6 +319,25 @@ class Training(unittest.TestCase):
                 self.assertIn("steps/s", lines[2])
             else:
                 self.assertEqual(lines, [""])
+
+    def test_progress_is_one_output_of_a_notebook(self):
+        shown = []
+        handle = types.SimpleNamespace(update=lambda data, raw: shown.append(("update", data["text/plain"])))
+
+        def display(data, raw, display_id):
+            shown.append(("display", data["text/plain"]))
+            return handle
+
+        ipython = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=1),
+                                        display=types.SimpleNamespace(display=display))
+        stderr = io.StringIO()
+        with unittest.mock.patch.dict(sys.modules, IPython=ipython), contextlib.redirect_stderr(stderr):
+            with plumb.Progress(3, seconds=0) as progress:
+                plumb.Trainer(model(), "max_steps: 3 batch_size: 2").run(counting(), progress)
+        self.assertEqual([(how, text.partition(",")[0]) for how, text in shown],
+                         [("display", "step 1 of 3"), ("update", "step 2 of 3"), ("update", "step 3 of 3"),
+                          ("update", "step 3 of 3")])
+        self.assertEqual(stderr.getvalue(), "")
 
     def test_batches_end_and_have_one_size(self):
         trainer = plumb.Trainer(model(), "batch_size: 1")
@@ -729,6 +759,18 @@ class Tensors(unittest.TestCase):
         squares = sum(value * value for i in range(len(made)) for value in trainer.gradient(i).view.cast("B").cast("f"))
         self.assertAlmostEqual(squares, info.gradient_norm**2, delta=1e-4 * squares)
         gradient = trainer.gradient(0).view
+        named = trainer.gradients()
+        self.assertEqual(list(named), list(made.tensors()))
+        for name, tensor in named.items():
+            self.assertEqual(trainer.gradient(name).view, tensor.view)
+            self.assertEqual(made.tensor(name).view, made.tensors()[name].view)
+        evaluator = plumb.Evaluator(made, gradients=True)
+        evaluator.loss(COUNT[:8], COUNT[1:9])
+        self.assertEqual(evaluator.gradient("head.weight").view, evaluator.gradients()["head.weight"].view)
+        with self.assertRaisesRegex(KeyError, "no tensor 'head'; tensors.. has .*head.weight"):
+            trainer.gradient("head")
+        del named, tensor
+        evaluator.close()
         trainer.close()
         self.assertIsInstance(gradient[(0,) * gradient.ndim], float)
 
@@ -737,6 +779,9 @@ class Tensors(unittest.TestCase):
         trainer.step(*next(counting()))
         with self.assertRaisesRegex(plumb.Error, "frozen by a rule of the recipe"):
             trainer.gradient(0)
+        self.assertEqual(list(trainer.gradients()), ["head.weight"])
+        with self.assertRaisesRegex(plumb.Error, "no step was done"):
+            plumb.Trainer(model(), "batch_size: 2").gradients()
         trainer.close()
 
     def test_a_view_forbids_bf16(self):
@@ -817,7 +862,7 @@ class Misuse(unittest.TestCase):
                     lambda: plumb.Trainer("made"), lambda: plumb.Session(3), lambda: plumb.Tokenizer(3),
                     lambda: plumb.Tokenizer.characters(3), lambda: session.feed("abc"), lambda: session.feed(None),
                     lambda: session.feed([1.5]), lambda: session.feed([None]), lambda: session.feed(memoryview(bytes(4)).cast("f")),
-                    lambda: made.tensor("0"), lambda: made.tensor(None), lambda: made.init("1"), lambda: made.load(3.5),
+                    lambda: made.tensor(0.5), lambda: made.tensor(None), lambda: made.init("1"), lambda: made.load(3.5),
                     lambda: plumb.Runtime("2"), lambda: plumb.Runtime(gemm=3), lambda: runtime.register_plugin("x.so")):
             with self.assertRaises((TypeError, ctypes.ArgumentError)):
                 use()

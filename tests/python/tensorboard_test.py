@@ -22,7 +22,7 @@ SHORT = {"model.n_layer": 1, "train.max_steps": 6, "train.eval_interval": 3, "tr
 
 def command(*words: str, without: str = "") -> subprocess.CompletedProcess[str]:
     """Runs `python -m plumb_runtime`, which cannot import the module `without`."""
-    code = f"import runpy, sys; sys.modules[{without!r}] = None; sys.argv = ['plumb_runtime', *sys.argv[1:]]; " \
+    code = f"import runpy, sys; sys.modules[{without!r}] = None; sys.argv = ['plumb', *sys.argv[1:]]; " \
            "runpy.run_module('plumb_runtime', run_name='__main__')"
     return subprocess.run([sys.executable, "-c", code, "tensorboard", *words], capture_output=True, text=True)
 

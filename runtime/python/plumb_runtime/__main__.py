@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `plumb` of a wheel: runs the program bin/plumb, as `python -m plumb_runtime` does. The command `tensorboard` is
-in Python."""
+"""The command `plumb` of a wheel: runs the program bin/plumb, as `python -m plumb_runtime` does. The command
+`tensorboard` is in Python."""
 from __future__ import annotations
 
 import os

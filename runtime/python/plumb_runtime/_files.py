@@ -140,5 +140,6 @@ def data_file(data: object, tokenizer: object, settings: Settings, directory: Pa
             if isinstance(tokenizer, Tokenizer) else
             os.path.abspath(file_path(tokenizer, "tokenizer", "a Tokenizer, a file or a directory")))
     for field in own.keys() & (settings or {}).keys():
-        raise ValueError(f"{field} is set by the argument {'data' if 'format' in field else 'tokenizer'}; drop it in set")
+        argument = "data" if field == "train.data.format" else "tokenizer"
+        raise ValueError(f"{field} is set by the argument {argument}; drop it in set")
     return path, {**(settings or {}), **own}

@@ -55,9 +55,9 @@ def ranking(study: Source, *, axes: Any = None) -> Any:
 
 
 def differences(study: Source, *, axes: Any = None) -> Any:
-    """Draws the difference of each model from the baseline in the judged loss, the best on top, with its 95 % confidence
-    interval: at the best settings if the study chose them, otherwise in each cell. A difference to which runs that
-    diverged belong has no mean and is not drawn. Raises ValueError if there is none to draw."""
+    """Draws the difference of each model from the baseline in the judged loss, the best on top, with its 95 %
+    confidence interval: at the best settings if the study chose them, otherwise in each cell. A pair with a run that
+    diverged has no difference and is not drawn. Raises ValueError if there is none to draw."""
     report, axes = _report(study), _axes(axes)
     rows = sorted(((pair, name) for name, pair in _differences(report).items()), key=lambda row: row[0]["mean"])
     if not rows:
@@ -74,7 +74,8 @@ def sweep(study: Source, setting: Optional[str] = None, *, axes: Any = None) -> 
     if setting is None:
         names = _settings(report)
         if len(names) != 1:
-            raise ValueError(f"the study has {'several settings, give one: ' + ', '.join(names) if names else 'no grid'}")
+            found = f"several settings, give one: {', '.join(names)}" if names else "no grid"
+            raise ValueError(f"the study has {found}")
         setting = names[0]
     try:
         losses = {(model, float(value)): result for (model, value), result in _losses(report, [setting]).items()}
@@ -101,11 +102,11 @@ def heat_map(study: Source, x: str, y: str, *, model: Optional[str] = None, axes
     if model is not None and model not in models:
         raise KeyError(f"no model {model!r}; there are {', '.join(models)}")
     number = 0 if model is None else models.index(model)
-    means = {(column, row): result[0] for (own, column, row), result in _losses(report, [x, y]).items() if own == number}
+    means = {(column, row): result[0] for (own, column, row), result in _losses(report, [x, y]).items()
+             if own == number and math.isfinite(result[0])}
     columns, rows = _ordered(column for column, _ in means), _ordered(row for _, row in means)
     axes = _axes(axes)
-    grid = [[mean if math.isfinite(mean := means.get((column, row), math.nan)) else math.nan for column in columns]
-            for row in rows]
+    grid = [[means.get((column, row), math.nan) for column in columns] for row in rows]
     image = axes.imshow(grid, origin="lower", aspect="auto", cmap="viridis")
     axes.figure.colorbar(image, ax=axes, label=f"loss ({report['judged']})")
     for i, row in enumerate(grid):
@@ -121,9 +122,9 @@ def heat_map(study: Source, x: str, y: str, *, model: Optional[str] = None, axes
 
 def ladder(studies: Mapping[float, Source], *, models: Optional[Sequence[str]] = None, axes: Any = None) -> Any:
     """Draws how the difference of each model from the baseline changes with size: `studies` has a study, or a file of
-    examples/benchmark/results, for each depth, width or number of tokens. Intervals are of 95 %; the axis is logarithmic
-    if the sizes differ by a factor of 8. `models`: the names to draw, at most 8; None: all. Raises KeyError for a name
-    that no study has."""
+    examples/benchmark/results, for each depth, width or number of tokens. Intervals are of 95 %; the axis is
+    logarithmic if the sizes differ by a factor of 8. `models`: the names to draw, at most 8; None: all. Raises KeyError
+    for a name that no study has."""
     found = {size: _differences(_report(study)) for size, study in studies.items()}
     known = list(dict.fromkeys(name for pairs in found.values() for name in pairs))
     chosen, palette = known if models is None else list(models), _palette()

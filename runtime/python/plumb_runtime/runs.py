@@ -47,7 +47,7 @@ class RunStep(NamedTuple):
 
 class Run:
     """A run, trained or imported, or one of its checkpoints: its model with the newest weights, and its tokenizer. In a
-    notebook it shows its size, its last losses and its equations.
+    notebook it shows its last losses and its sizes.
 
     `path`: as given. `step`: number of completed steps, 0 for an import."""
 
@@ -90,8 +90,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         columns = self.metrics if os.path.exists(self._path("metrics.csv")) else {}
-        losses = {name: [value for value in columns.get(name, ()) if value is not None] for name in ("loss", "val_loss")}
-        rows = {"run": self.path, "step": self.step, **{name: f"{found[-1]:.4f}" for name, found in losses.items() if found}}
+        rows: dict[str, object] = {"run": self.path, "step": self.step}
+        for name in ("loss", "val_loss"):
+            losses = [loss for loss in columns.get(name, ()) if loss is not None]
+            rows.update({name: f"{losses[-1]:.4f}"} if losses else {})
         if not isinstance(self._opened, Error):
             rows.update(parameters=f"{self.model.info.parameters:,}", tokens=f"{self.tokenizer.vocab_size:,}")
         return table([], [[name, str(value)] for name, value in rows.items()])
@@ -194,7 +196,8 @@ def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = F
 def train(model: Source, data: Data, recipe: Optional[Recipe] = None, *, out: Path, set: Settings = None,
           tokenizer: Union[Tokenizer, Path, None] = None, init: Union[Run, Path, None] = None, resume: bool = False,
           probe_every: int = 0, probe_points: Sequence[str] = (), stop_at: int = 0,
-          callbacks: Callbacks[RunStep] = (), progress: Optional[bool] = None, runtime: Optional[Runtime] = None) -> Run:
+          callbacks: Callbacks[RunStep] = (), progress: Optional[bool] = None,
+          runtime: Optional[Runtime] = None) -> Run:
     """Trains a run in the directory `out` like `plumb train`, and returns it.
 
     `model`: a Spec, its text, or a file. `data`: a file, or a list of documents, each a text or a dict of prompt and

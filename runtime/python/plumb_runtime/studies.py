@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 from . import _structs as structs
 from ._arguments import integer
 from ._calls import Callbacks, Interruptible, call, functions_of, guarded
-from ._files import (Data, Path, Recipe, Settings, Source, data_file, kind_of, model_of, named_spec, quoted, recipe_file,
-                     settings_of, value_text, write_input)
+from ._files import (Data, Path, Recipe, Settings, Source, data_file, kind_of, model_of, named_spec, quoted,
+                     recipe_file, settings_of, value_text, write_input)
 from .model import Spec
 from .progress import Line, duration, table
 from .runs import Run, run_path
@@ -71,15 +71,17 @@ class Study:
             losses = dict(zip(group["steps"] or range(1, 1 + len(run["loss"])), run["loss"]))
             validation = {int(step): loss for step, loss in run["validation"]}
             for step in sorted({*losses, *validation}):
-                cells = (models[group["model"]]["name"], *(_value(field, group["settings"].get(field, "")) for field in fields),
-                         run["seed"], step, losses.get(step), validation.get(step))
+                settings = [_value(field, group["settings"].get(field, "")) for field in fields]
+                cells = [models[group["model"]]["name"], *settings, run["seed"], step, losses.get(step),
+                         validation.get(step)]
                 for column, cell in zip(columns.values(), cells):
                     column.append(cell)
         return columns
 
     def run(self, model: str, seed: int, cell: Optional[str] = None, *, runtime: Optional[Runtime] = None) -> Run:
-        """Opens the run of a model with a seed: its metrics and, if the study keeps its weights, its model. `cell`: such
-        as "learning_rate=0.01"; None: the model's best, or the only one. Raises KeyError if there is no such run."""
+        """Opens the run of a model with a seed: its metrics and, if the study keeps its weights, its model. `cell`:
+        such as "learning_rate=0.01"; None: the model's best, or the only one. Raises KeyError if there is no such
+        run."""
         names, cells = [one["name"] for one in self.report["models"]], self.report["cells"] or [""]
         if model not in names:
             raise KeyError(f"no model {model!r}; there are {', '.join(names)}")
@@ -131,8 +133,9 @@ class Study:
 def _identity_hash(path: str) -> str:
     """Returns the run_hash of the run with this run.json."""
     with open(path, encoding="utf-8") as file:
-        identity = json.dumps(json.load(file).get("identity"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+        identity = json.load(file).get("identity")
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class StudyProgress(NamedTuple):
@@ -155,8 +158,9 @@ def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
     return result["mean"] is None, result["runs"] < 2, share, result["mean"] or 0.0
 
 
-def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Data, recipe: Optional[Recipe] = None, *,
-            out: Path, grid: Optional[Mapping[str, Union[str, Sequence[object]]]] = None,
+def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Data,
+            recipe: Optional[Recipe] = None, *, out: Path,
+            grid: Optional[Mapping[str, Union[str, Sequence[object]]]] = None,
             seeds: Union[int, Sequence[int]] = 3, choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None,
             tokenizer: Union[Tokenizer, Path, None] = None, match: str = "steps", init: Union[Run, Path, None] = None,
             samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), keep_checkpoints: bool = False,
@@ -182,7 +186,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     out = os.fspath(out)
     replaces = overwrite or not os.path.exists(os.path.join(out, "study.pbtxt"))
     paths = _model_paths(models, os.path.join(out, "models"), replaces)
-    data, settings = data_file(data, tokenizer, set, out, replaces)
+    path, settings = data_file(data, tokenizer, set, out, replaces)
     functions, line, begin = functions_of(callbacks), Line(progress), time.monotonic()
     seen = _ended_runs(out)
     told = -1  # number of ended runs at the last call
@@ -203,9 +207,9 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
 
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
-            file.write(_study_text(paths, data, recipe_file(recipe, out, replaces), grid or {}, seeds, choosing_seeds, margin,
-                                   settings, match, None if init is None else run_path(init), samples, probe_every,
-                                   probe_points, keep_checkpoints))
+            file.write(_study_text(paths, path, recipe_file(recipe, out, replaces), grid or {}, seeds,
+                                   choosing_seeds, margin, settings, match, None if init is None else run_path(init),
+                                   samples, probe_every, probe_points, keep_checkpoints))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -260,7 +264,8 @@ def _study_text(paths: Sequence[str], data: str, recipe: Optional[str],
     for field, values in grid.items():
         if not isinstance(values, Iterable):
             raise TypeError(f"grid[{field!r}] must be a list of values, not {kind_of(values)}")
-        texts = " ".join(f"value: {quoted(value_text(value))}" for value in ([values] if isinstance(values, str) else values))
+        each = [values] if isinstance(values, str) else values
+        texts = " ".join(f"value: {quoted(value_text(value))}" for value in each)
         lines.append(f"grid {{ field: {quoted(field)} {texts} }}")
     if isinstance(seeds, Iterable):
         lines += [f"seed: {integer(seed, f'seeds[{i}]')}" for i, seed in enumerate(seeds)]
