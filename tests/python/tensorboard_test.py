@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of plumb.TensorBoard and `python -m plumb_runtime tensorboard`: event files have the numbers of metrics.csv. The
-variable PLUMB_EXAMPLES names the directory examples."""
+"""Tests of plumb.TensorBoard, `python -m plumb_runtime tensorboard` and Weights & Biases: they have the numbers of
+metrics.csv. The variable PLUMB_EXAMPLES names the directory examples."""
 from __future__ import annotations
 
 import glob
+import importlib.util
 import math
 import os
 import struct
@@ -101,6 +102,23 @@ class TensorBoardTest(unittest.TestCase):
         self.assertRegex(command("a/run", "b/run", "--out", "out").stderr, "two runs have the same name")
 
 
+@unittest.skipUnless(importlib.util.find_spec("wandb"), "wandb is not installed")
+class WeightsAndBiasesTest(unittest.TestCase):
+    def test_an_offline_run_has_the_scalars(self) -> None:
+        import wandb  # type: ignore[import-not-found,unused-ignore]
+        with tempfile.TemporaryDirectory() as directory:
+            with wandb.init(project="plumb", mode="offline", dir=directory) as board:
+                run = plumb.train(PRE, NAMES, out=os.path.join(directory, "run"), set=SHORT,
+                                  callbacks=lambda step: board.log(step.scalars(), step=step.step))
+            logged = dict(board.summary)
+            self.assertEqual(logged["_step"], 6)
+            for tag, column in (("train/loss", "loss"), ("train/lr", "lr"), ("train/grad_norm", "grad_norm"),
+                                ("val/loss", "val_loss")):
+                self.assertAlmostEqual(logged[tag], run.metrics[column][-1], places=6)
+            self.assertGreater(logged["train/tokens_per_second"], 0)
+            self.assertEqual(len(glob.glob(os.path.join(directory, "wandb", "offline-run-*", "run-*.wandb"))), 1)
+
+
 class WithoutTest(unittest.TestCase):
     def test_the_error_names_the_package_to_install(self) -> None:
         done = command("run", without="tensorboardX")
@@ -112,9 +130,10 @@ if __name__ == "__main__":
     try:
         import tensorboardX  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
-        done = unittest.main(argv=[sys.argv[0], "WithoutTest"], exit=False)
+        done = unittest.main(argv=[sys.argv[0], "WithoutTest", "WeightsAndBiasesTest"], exit=False)
         if not done.result.wasSuccessful():
             sys.exit(1)
         print("tensorboardX is not installed: the rest is not tried", file=sys.stderr)
         sys.exit(77)
-    unittest.main()
+    done = unittest.main(exit=False)
+    sys.exit(0 if done.result.wasSuccessful() else 1)  # wandb needs an integer
