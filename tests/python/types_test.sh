@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks the type hints of the Python package by mypy --strict, and that a user's wrong types are found. Skipped (77)
-# without mypy 1.14 or later (the first with types of memoryview's elements) and numpy, for one Python.
+# Checks the type hints of the Python package and the notebooks' code by mypy --strict, and by pyright if it is
+# installed, and that a user's wrong types are found. Skipped (77) without mypy 1.14 or later (the first with types of
+# memoryview's elements) and numpy, for one Python.
 #   types_test.sh SOURCE_DIRECTORY PYTHON
 set -euo pipefail
 source=$1 python=$2
@@ -41,6 +42,13 @@ for notebook in "$source"/examples/notebooks/*.ipynb; do
   "$python" "$source/tests/python/notebooks_test.py" --code "$notebook" > "$work/$(basename "$notebook" .ipynb).py"
   check "$work/$(basename "$notebook" .ipynb).py"
 done
+if "$python" -c 'import pyright' 2> /dev/null; then
+  # The link makes the package the user's own code, in which pyright reports errors.
+  ln -s "$source/runtime/python/plumb_runtime" "$work/plumb_runtime"
+  (cd "$work" && "$python" -m pyright --level error --pythonpath "$(command -v "$python")" .)
+else
+  echo "pyright is not installed: it is not run"
+fi
 cat > "$work/wrong.py" << 'END'
 import plumb_runtime as plumb
 

@@ -90,8 +90,8 @@ class Study:
             cell = cells[self.report["best"]["models"][number]["cell"] if self.report.get("best") else 0]
         if cell not in cells:
             raise KeyError(f"no cell {cell!r}; there are {', '.join(cells)}")
-        group = next((one["name"] for one in self.report["groups"]
-                      if (one["model"], one["cell"]) == (number, cells.index(cell))), "")
+        place = (number, cells.index(cell))
+        group = next((one["name"] for one in self.report["groups"] if (one["model"], one["cell"]) == place), "")
         runs = self.runs
         hashes = [run_hash for name, own, run_hash in zip(runs["group"], runs["seed"], runs["run_hash"])
                   if (name, own) == (group, seed)]
