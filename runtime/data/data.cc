@@ -81,6 +81,17 @@ absl::Status NameSpecialTokens(const DatasetOptions& options, Tokenizer* tokeniz
   return absl::OkStatus();
 }
 
+// Returns true if these ids of 16 bits look like halves of ids of 32 bits: every second one is 0.
+bool LookLikeHalves(absl::Span<const int32_t> ids) {
+  constexpr size_t kMinIds = 16;
+  bool has_low = false, has_high = false;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    bool& has = i % 2 == 0 ? has_low : has_high;
+    has = has || ids[i] != 0;
+  }
+  return ids.size() >= kMinIds && has_low && !has_high;
+}
+
 // Returns the number of tokens or documents, out of n >= 1, that train.
 int64_t TrainCount(int64_t n, double val_fraction) {
   const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
@@ -124,6 +135,15 @@ absl::StatusOr<Dataset> Dataset::LoadTokens(const std::string& path, const Datas
                     (options.token_bits == 0 && tokenizer.vocab_size() > kNarrowTokens);
   PLUMB_ASSIGN_OR_RETURN(TokenShards shards, TokenShards::Open(path, wide ? TokenLayout::kUint32
                                                                           : TokenLayout::kUint16));
+  if (options.token_bits == 0 && !wide) {
+    std::vector<int32_t> ids(static_cast<size_t>(std::min<int64_t>(shards.size(), 4096)));
+    shards.Read(0, absl::MakeSpan(ids));
+    if (LookLikeHalves(ids)) {
+      return Error(path,
+                   "every second id of 16 bits is 0, so these are ids of 32 bits: set "
+                   "data.token_bits to 32, or to 16 if they are not");
+    }
+  }
   Dataset dataset(path, options.format, tokenizer);
   PLUMB_RETURN_IF_ERROR(NameSpecialTokens(options, &dataset.tokenizer_));
   PLUMB_ASSIGN_OR_RETURN(dataset.data_hash_, shards.Hash());

@@ -137,6 +137,28 @@ TEST(DatasetTest, FilesWithoutDataAreErrors) {
   EXPECT_FALSE(Dataset::Load(dir.path(), Options(kText, 0)).ok());
 }
 
+TEST(DatasetTest, IdsOf32BitsAreNotReadAsOf16) {
+  ScratchDir dir;
+  std::string ids;
+  for (int i = 0; i < 20; ++i) ids += {static_cast<char>(i % 7), 0, 0, 0};
+  dir.Write("ids.bin", ids);
+  const Tokenizer bytes = Tokenizer::Bytes(/*with_begin_end=*/false);
+  DatasetOptions options = Options(DatasetOptions::Format::kTokens, 0);
+  EXPECT_THAT(
+      GetError(Dataset::Load(dir.File("ids.bin"), options, &bytes)),
+      HasSubstr("ids.bin: every second id of 16 bits is 0, so these are ids of 32 bits: set "
+                "data.token_bits to 32"));
+  for (const int bits : {16, 32}) {
+    options.token_bits = bits;
+    const absl::StatusOr<Dataset> dataset = Dataset::Load(dir.File("ids.bin"), options, &bytes);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(dataset->num_tokens(Split::kTrain), 640 / bits);
+  }
+  dir.Write("ids.bin", std::string(64, '\0'));  // ids of 0, of any size
+  options.token_bits = 0;
+  EXPECT_TRUE(Dataset::Load(dir.File("ids.bin"), options, &bytes).ok());
+}
+
 TEST(DatasetTest, BadUtf8IsAnErrorWithItsPlace) {
   EXPECT_EQ(GetError(Documents("ok\nb\xe9\n")),
             "d.txt: line 2, byte 4 (0xe9) is not valid UTF-8; convert the file to UTF-8 or use "
