@@ -87,6 +87,10 @@ std::vector<std::int32_t> Engine::GetTokens(const std::string& text) const {
   const std::int32_t begin = tokenizer_->Begin();
   const bool is_empty = tokens.empty() && encoded->empty();
   if (begin >= 0 && (has_documents_ || is_empty)) tokens = {begin};
+  if (tokens.size() <= encoded->size() &&
+      std::equal(tokens.begin(), tokens.end(), encoded->begin())) {
+    tokens.clear();  // the text begins with them itself
+  }
   tokens.insert(tokens.end(), encoded->begin(), encoded->end());
   if (tokens.empty()) {  // a line break is the best start available
     const auto line_break = tokenizer_->Encode("\n");

@@ -143,9 +143,10 @@ struct TrainedModel::Impl {
   std::optional<api::Session> one;
   std::optional<api::Session> many;  // created on first use
   int64_t many_count = 0;            // number of its sequences
+  HostRuntime* const runtime;        // takes warnings
 
-  Impl(RunFiles run_files, api::Model of_run)
-      : files(std::move(run_files)), model(std::move(of_run)) {}
+  Impl(RunFiles run_files, api::Model of_run, HostRuntime* of_model)
+      : files(std::move(run_files)), model(std::move(of_run)), runtime(of_model) {}
 
   bool IsFull(const api::Session& session, int32_t sequence) const {
     return session.Length(sequence) == info.context_length;
@@ -167,6 +168,13 @@ struct TrainedModel::Impl {
     const bool documents = HasDocuments(files.recipe);
     const bool wants_begin = prompt.tokens.empty() && encoded->empty();
     if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
+    const size_t n = prompt.tokens.size();
+    if (n > 0 && n <= encoded->size() &&
+        std::equal(prompt.tokens.begin(), prompt.tokens.end(), encoded->begin())) {
+      runtime->Warn(absl::StrCat("the prompt begins with ", tokenizer.TokenText(encoded->front()),
+                                 ", which begins every text; it is not added again"));
+      prompt.tokens.clear();
+    }
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
       // Without a begin token, a line break is the best starting point.
@@ -274,7 +282,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::OpenFiles(HostRuntim
   if (!of_run.ok()) return NameMissingPlugins(runtime, run, of_run.status());
   runtime->ForgetWarningsAbout(RunModelPath(run));  // users saw them at training time
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
-  model->impl_ = std::make_unique<Impl>(std::move(files), *std::move(of_run));
+  model->impl_ = std::make_unique<Impl>(std::move(files), *std::move(of_run), runtime);
   const Impl& impl = *model->impl_;
   const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
   if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {

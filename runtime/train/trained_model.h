@@ -23,7 +23,7 @@ namespace plumb {
 absl::StatusOr<api::Weights> ParseWeights(absl::string_view text);
 
 struct GenerateOptions {
-  std::string prompt;
+  std::string prompt;  // text; gets the begin token unless its own tokens begin with that
   // Replaces `prompt` unless empty. No begin token is added.
   std::vector<int32_t> prompt_tokens;
   double temperature = 1;  // 0: the token with the highest probability
@@ -50,7 +50,8 @@ struct GenerateResult {
 
 class TrainedModel {
  public:
-  // Opens a run directory, trained or imported, or one of its checkpoints. `weights` is the storage
+  // Opens a run directory, trained or imported, or one of its checkpoints. The model borrows
+  // `runtime`, which also takes warnings about prompts. `weights` is the storage
   // format for Generate. `average` selects the average of the weights (ema_decay). Errors:
   // kNotFound if there is no such run or no average.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(

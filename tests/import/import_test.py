@@ -144,6 +144,32 @@ class Logits(Case):
                     self.assertGreater(np.abs(self.logits(self.path(f"run-{name}")) - base).max(), 1e-5)
 
 
+class Prompts(Case):
+    def test_begin_token_in_the_text_is_not_added_again(self):
+        cp.write(self.path("c"), cp.gpt2_config(), cp.gpt2_tensors(cp.gpt2_config()))
+        begin = {"id": 49, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": False,
+                 "normalized": False, "special": True}
+        with open(self.path("c/tokenizer.json"), "w") as file:
+            json.dump({
+                "version": "1.0", "added_tokens": [begin], "normalizer": None, "pre_tokenizer": None, "decoder": None,
+                "post_processor": {
+                    "type": "TemplateProcessing", "pair": [],
+                    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                    "special_tokens": {"<s>": {"id": "<s>", "ids": [49], "tokens": ["<s>"]}}},
+                "model": {"type": "BPE", "vocab": {chr(ord("A") + i): i for i in range(49)}, "merges": []}}, file)
+        self.run_plumb("import", self.path("c"), "--out", self.path("r"))
+        outputs = []
+        for prompt in ("AbC", "<s>AbC", "<s><s>AbC"):
+            done = subprocess.run(
+                [PLUMB, "sample", self.path("r"), "--prompt", prompt, "--temperature", "0", "--max-tokens", "5",
+                 "--num", "3", "--json"], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("begins with <s>"), 0 if prompt == "AbC" else 1, done.stderr)
+            outputs.append([sample["ids"] for sample in json.loads(done.stdout)["samples"]])
+        self.assertEqual(outputs[0], outputs[1])
+        self.assertNotEqual(outputs[0], outputs[2])
+
+
 class ImportJson(Case):
     def test_says_what_every_tensor_became(self):
         config = cp.gpt2_config()

@@ -144,14 +144,16 @@ class Run:
             return prompt + "".join(pieces) + decoder.finish()
 
     def prompt(self, text: str) -> list[int]:
-        """Returns the tokens of a prompt as `plumb sample` feeds them: with those that begin a text in training, and at
-        least one."""
+        """Returns the tokens of a prompt as `plumb sample` feeds them: with those that begin a text in training, unless
+        it begins with these itself, and at least one."""
         ids, prefix = self.tokenizer.encode(text), list(self.tokenizer.prefix)
         begin = self.tokenizer.begin
         has_documents = os.path.exists(self._path("train.pbtxt")) and any(
             f"format: {name}" in self.recipe for name in ("DOCUMENTS", "JSONL"))
         if begin is not None and (has_documents or not (prefix or ids)):
             prefix = [begin]
+        if prefix == list(ids[:len(prefix)]):
+            prefix = []
         return [*prefix, *ids] or [*self.tokenizer.encode("\n")]
 
 
