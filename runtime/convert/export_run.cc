@@ -25,6 +25,7 @@
 #include "runtime/convert/import_run.h"
 #include "runtime/convert/zoo.h"
 #include "runtime/formats/safetensors.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/schema/reader.h"
 #include "runtime/tokenizer/library_json.h"
 #include "runtime/tokenizer/tokenizer_file.h"
@@ -454,6 +455,19 @@ struct Target {
   std::string origin;  // the run, or the one with whose weights it began
 };
 
+// Returns the config.json of the text model in that of a model that also reads images; null if it
+// is none. Some of its keys are outside of its object.
+Json TextConfig(const Json& config) {
+  const Json* found = FindMember(config, "text_config");
+  if (found == nullptr || TextMember(*found, "model_type").empty()) return nullptr;
+  Json text = *found;
+  for (const char* key : {"tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const Json* outside = FindMember(config, key);
+    if (outside != nullptr && !outside->is_null()) text[key] = *outside;
+  }
+  return text;
+}
+
 // Returns the target family and, for a run that was imported or began with the weights of one, the
 // config.json that it was imported from.
 absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportRequest& request,
@@ -467,6 +481,15 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   target.origin = origin;
   if (IsImportedRun(origin)) {
     PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
+    // The run has the weights of the text model only.
+    Json text = TextConfig(imported.config);
+    if (name.empty() && request.family_file.empty() && !text.is_null()) {
+      absl::StatusOr<Family> family = FindFamily(runtime, text, "text_config");
+      if (family.ok() && !family->architectures.empty()) {
+        text["architectures"] = Json::array({family->architectures.front()});
+        return Target{*std::move(family), std::move(text), std::move(origin)};
+      }
+    }
     if (name.empty()) name = imported.family;
     if (name == imported.family) target.config = std::move(imported.config);
   }

@@ -107,6 +107,10 @@ def check_round_trip(binary, run, source, expected, logits, scratch):
     _, second, _ = evaluate(binary, again, expected, scratch)
     wrong = [] if second == logits else ["logits differ after export and import"]
     lost = lost_tensors(source, exported, ["", "transformer.", "model."])
+    text, after = read_json(source, "config.json").get("text_config"), read_json(exported, "config.json")
+    if text and (after["model_type"] != text["model_type"] or "text_config" in after
+                 or "ForCausalLM" not in after["architectures"][0]):
+        wrong.append("the export is not the text model alone")
     return wrong + [f"export lost {name}" for name in lost]
 
 
