@@ -24,12 +24,49 @@
 #include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
+#include "runtime/zoo/quantized_weights.h"
 #include "runtime/zoo/tensor_plan.h"
 
 namespace plumb {
 namespace {
 
 using Json = nlohmann::json;
+
+// Data of a tensor's sources while its elements are copied in order. A source that is computed is
+// in memory from its first element to its last.
+class SourceData {
+ public:
+  explicit SourceData(const PlannedTensor& tensor)
+      : tensor_(tensor),
+        each_(tensor.piece.shape.num_elements() / static_cast<int64_t>(tensor.sources.size())),
+        computed_(tensor.sources.size()),
+        data_(tensor.sources.size()) {}
+
+  // Returns the sources' data, as far as elements [begin, begin + n) of plumb's tensor need them.
+  absl::Span<const absl::string_view> Get(int64_t begin, int64_t n) {
+    for (size_t i = 0; i < data_.size(); ++i) {
+      const int64_t first = static_cast<int64_t>(i) * each_;
+      if (first >= begin + n || first + each_ <= begin || !data_[i].empty()) continue;
+      data_[i] = tensor_.sources[i]->Data(&computed_[i]);
+    }
+    return data_;
+  }
+
+  // Frees the sources whose elements end at `end` or before.
+  void Drop(int64_t end) {
+    for (size_t i = 0; i < data_.size(); ++i) {
+      if (static_cast<int64_t>(i + 1) * each_ > end) continue;
+      data_[i] = {};
+      std::string().swap(computed_[i]);
+    }
+  }
+
+ private:
+  const PlannedTensor& tensor_;
+  const int64_t each_;  // elements of a source
+  std::vector<std::string> computed_;
+  std::vector<absl::string_view> data_;
+};
 
 // Returns the tensors that need another layout; they are converted while they are written.
 std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
@@ -47,12 +84,12 @@ std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all)
         std::fill_n(static_cast<float*>(to), n, value);
       };
     } else {
-      std::vector<absl::string_view> data;
-      for (const CheckpointTensor* source : tensor.sources) data.push_back(source->entry->data);
+      const auto sources = std::make_shared<SourceData>(tensor);
       const int64_t size = SizeOf(write.type.dtype);
-      write.copy = [&tensor, data = std::move(data), size](int64_t begin, int64_t n, void* to) {
-        CopyPiece(tensor.piece, tensor.sources[0]->entry->shape, data, size, begin, n,
-                  static_cast<char*>(to));
+      write.copy = [&tensor, sources, size](int64_t begin, int64_t n, void* to) {
+        CopyPiece(tensor.piece, tensor.sources[0]->entry->shape, sources->Get(begin, n), size,
+                  begin, n, static_cast<char*>(to));
+        sources->Drop(begin + n);
       };
     }
     tensors.push_back(std::move(write));
@@ -145,10 +182,12 @@ absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const
   return absl::OkStatus();
 }
 
-// Returns the config.json without the keys that may stay unread, and the use of the others.
+// Returns the config.json without the keys that may stay unread and without the one that describes
+// `quantization`, and the use of the others.
 absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& family,
                                           const ImportRequest& request,
-                                          const CheckpointDirectory& checkpoint) {
+                                          const CheckpointDirectory& checkpoint,
+                                          Quantization* quantization) {
   ImportedConfig config;
   config.config = checkpoint.config();
   config.allowed = request.allow_unread;
@@ -156,9 +195,14 @@ absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& fa
   for (const std::string& key : config.allowed) {
     PLUMB_RETURN_IF_ERROR(RemoveKey(key, file, &config.config));
   }
+  PLUMB_ASSIGN_OR_RETURN(*quantization, ReadQuantization(config.config, file));
+  if (quantization->method != Quantization::kNone) config.config.erase(kQuantization);
   PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> known, ReadFamilies(*runtime));
   config.keys = AccountForKeys(family, known, config.config);
   PLUMB_RETURN_IF_ERROR(CheckKeys(family, config, file, runtime));
+  if (quantization->method != Quantization::kNone) {
+    config.keys.push_back({kQuantization, KeyUse::kRead, ""});
+  }
   return config;
 }
 
@@ -168,7 +212,8 @@ void WarnOfNonFinite(const TensorPlan& plan, const std::string& directory, HostR
   for (const PlannedTensor& tensor : plan.tensors) {
     for (const CheckpointTensor* source : tensor.sources) {
       const auto [at, added] = counts.emplace(source->entry->name, 0);
-      if (added) at->second = CountNonFinite(source->entry->dtype, source->entry->data);
+      std::string computed;
+      if (added) at->second = CountNonFinite(source->entry->dtype, source->Data(&computed));
     }
   }
   std::vector<std::string> found;
@@ -189,8 +234,9 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
           ? FindFamily(*runtime, checkpoint.config(), checkpoint.config_path())
           : ReadFamily(*runtime, request.family_file);
   if (!family.ok()) return family.status();
+  Quantization quantization;
   PLUMB_ASSIGN_OR_RETURN(const ImportedConfig config,
-                         ReadConfig(runtime, *family, request, checkpoint));
+                         ReadConfig(runtime, *family, request, checkpoint, &quantization));
   PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                          ReadConfigValues(*family, config.config, checkpoint.config_path()));
   for (const std::string& warning : values.warnings) {
@@ -203,6 +249,7 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
                                             "; only the weights are missing"));
   }
   PLUMB_RETURN_IF_ERROR(opened);
+  PLUMB_RETURN_IF_ERROR(Dequantize(quantization, &checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const api::Model model, MakeModel(runtime, *family, values));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));

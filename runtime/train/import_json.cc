@@ -214,7 +214,7 @@ class FileTensorList {
 }  // namespace
 
 int64_t MappedOffset(const PlannedTensor& tensor) {
-  if (tensor.sources.empty()) return -1;
+  if (tensor.sources.empty() || tensor.sources[0]->is_computed()) return -1;
   return tensor.piece.ContiguousFrom(tensor.sources[0]->entry->shape);
 }
 
@@ -243,6 +243,7 @@ absl::StatusOr<std::string> ImportJson(const Family& family, const ImportedConfi
                  {"dtype", entry.dtype},
                  {"shape", Json(std::vector<int64_t>(entry.shape.dims().begin(),
                                                      entry.shape.dims().end()))}};
+    if (tensor.is_computed()) line["computed_from"] = tensor.computed_from;
     if (const auto at = target.find(&tensor); at != target.end()) line["became"] = at->second;
     if (const auto at = ignored.find(&tensor); at != ignored.end()) line["ignored"] = at->second;
     tensors.push_back(std::move(line));

@@ -18,7 +18,8 @@
 //
 // "from": plumb reads the tensor in the checkpoint's file, starting at this element of the source.
 // "converted" and "filled": the tensor is in the run's weights.safetensors. "part": index among
-// stacked sources.
+// stacked sources. "computed_from": the source is not in the file as it is described, but computed
+// from tensors that this names: dequantized, or merged with an adapter.
 #ifndef PLUMB_RUNTIME_TRAIN_IMPORT_JSON_H_
 #define PLUMB_RUNTIME_TRAIN_IMPORT_JSON_H_
 

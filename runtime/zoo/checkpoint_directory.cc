@@ -158,6 +158,11 @@ absl::StatusOr<std::string> PathInside(const std::string& directory, absl::strin
   return path;
 }
 
+absl::StatusOr<Json> ReadJsonInside(const std::string& directory, absl::string_view name) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string path, PathInside(directory, name));
+  return ReadJsonObject(path, kMaxTextBytes);
+}
+
 std::string CheckpointDirectory::config_path() const { return JoinPath(path_, kConfig); }
 
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& path) {
@@ -178,13 +183,13 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string&
   }
   CheckpointDirectory made;
   made.path_ = path;
-  absl::StatusOr<std::string> config = PathInside(path, kConfig);
+  absl::StatusOr<Json> config = ReadJsonInside(path, kConfig);
   if (absl::IsNotFound(config.status())) {
     return absl::NotFoundError(absl::StrCat(
         path, ": holds no config.json, so it is not a checkpoint", ExplainOtherFormat(path)));
   }
   if (!config.ok()) return config.status();
-  PLUMB_ASSIGN_OR_RETURN(made.config_, ReadJsonObject(*config, kMaxTextBytes));
+  made.config_ = *std::move(config);
   return made;
 }
 
@@ -246,7 +251,8 @@ absl::Status CheckpointDirectory::AddFile(const std::string& name) {
                                                      file_names_[tensors_[at->second].file],
                                                      " too"));
     }
-    tensors_.push_back({number, &entry});
+    const std::shared_ptr<const TensorEntry> borrowed(std::shared_ptr<void>(), &entry);
+    tensors_.push_back({number, borrowed});
   }
   return absl::OkStatus();
 }
@@ -254,6 +260,12 @@ absl::Status CheckpointDirectory::AddFile(const std::string& name) {
 const CheckpointTensor* CheckpointDirectory::Find(absl::string_view name) const {
   const auto at = index_.find(std::string(name));
   return at == index_.end() ? nullptr : &tensors_[at->second];
+}
+
+void CheckpointDirectory::SetTensors(std::vector<CheckpointTensor> tensors) {
+  tensors_ = std::move(tensors);
+  index_.clear();
+  for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].entry->name, i);
 }
 
 }  // namespace plumb

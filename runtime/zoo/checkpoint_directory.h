@@ -3,11 +3,12 @@
 // model.safetensors or shards with model.safetensors.index.json. Treats every byte as untrusted: it
 // opens no file outside of the directory, whatever an index or a link refers to, except blobs of a
 // hub cache, to which the cache's links lead (snapshots/REVISION/FILE -> ../../blobs/HASH). Tensors
-// stay in their files, which are mapped. Immutable after OpenWeights; move-only.
+// stay in their files, which are mapped, unless SetTensors replaces them. Move-only.
 #ifndef PLUMB_RUNTIME_ZOO_CHECKPOINT_DIRECTORY_H_
 #define PLUMB_RUNTIME_ZOO_CHECKPOINT_DIRECTORY_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,9 +21,18 @@
 
 namespace plumb {
 
+// Tensor in a file of the checkpoint, or one that is computed from such tensors while it is read.
 struct CheckpointTensor {
-  size_t file = 0;  // index in CheckpointDirectory::files
-  const TensorEntry* entry = nullptr;
+  size_t file = 0;                                 // index in CheckpointDirectory::files
+  std::shared_ptr<const TensorEntry> entry;        // data: empty if the tensor is computed
+  std::function<std::string()> compute = nullptr;  // returns the data of a computed tensor
+  std::string computed_from = {};                  // note for import.json
+
+  bool is_computed() const { return compute != nullptr; }
+  // Returns the data, which are stored in `buffer` if the tensor is computed.
+  absl::string_view Data(std::string* buffer) const {
+    return is_computed() ? *buffer = compute() : entry->data;
+  }
 };
 
 class CheckpointDirectory {
@@ -43,6 +53,8 @@ class CheckpointDirectory {
   // All tensors, ordered by file and by their offset in it.
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
   const CheckpointTensor* Find(absl::string_view name) const;  // null: none
+  // Replaces all tensors. Requires: their names differ. Invalidates pointers to the old ones.
+  void SetTensors(std::vector<CheckpointTensor> tensors);
 
  private:
   absl::Status OpenShards(const std::string& index_path);
@@ -59,6 +71,9 @@ class CheckpointDirectory {
 // Returns the path of the file `name` in `directory`. Errors: kInvalidArgument unless `name` is a
 // plain file name that does not lead out of the directory; kNotFound if the file does not exist.
 absl::StatusOr<std::string> PathInside(const std::string& directory, absl::string_view name);
+
+// Reads a file that PathInside accepts. Errors: also those of files that are not a JSON object.
+absl::StatusOr<nlohmann::json> ReadJsonInside(const std::string& directory, absl::string_view name);
 
 }  // namespace plumb
 

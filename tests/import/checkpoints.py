@@ -22,11 +22,11 @@ def from_bf16(a):
     return (a.astype(np.uint32) << 16).view(np.float32)
 
 
-DTYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
+DTYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64", "uint8": "U8", "int8": "F8_E4M3"}
 
 
 def safetensors(tensors):
-    """Returns the bytes of a safetensors file. bf16 values are passed as uint16."""
+    """Returns the bytes of a safetensors file. bf16 values are passed as uint16, and those of FP8 as int8."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, a in tensors.items():
         header[name] = {
@@ -75,6 +75,29 @@ def write_shards(directory, config, tensors, shards=3):
             file.write(safetensors(part))
     with open(os.path.join(directory, "model.safetensors.index.json"), "w") as file:
         json.dump({"metadata": {}, "weight_map": weight_map}, file)
+
+
+def from_fp8(a):
+    """Returns the numbers of e4m3 without infinities, whose bits are `a`."""
+    bits = a.view(np.uint8).astype(np.int32)
+    exponent, mantissa = bits >> 3 & 15, bits & 7
+    size = np.where(exponent > 0, np.ldexp(1 + mantissa / 8, exponent - 7), np.ldexp(mantissa / 8, -6))
+    return np.where(bits & 127 == 127, np.nan, np.where(bits < 128, size, -size)).astype(np.float32)
+
+
+def from_fp8_blocks(a, scales, rows, columns):
+    """Returns the weights of blocks of rows x columns that share a scale."""
+    wide = np.repeat(np.repeat(scales, rows, 0), columns, 1)
+    return from_fp8(a) * wide[: a.shape[0], : a.shape[1]]
+
+
+def from_mxfp4(blocks, scales):
+    """Returns [experts, in, out] of blocks [experts, out, groups, 16] and scales [experts, out, groups]."""
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+    pairs = np.stack([values[blocks & 15], values[blocks >> 4]], -1)
+    experts, out, groups, _ = blocks.shape
+    wide = pairs.reshape(experts, out, groups, 32) * np.exp2(scales[..., None].astype(np.float32) - 127)
+    return wide.reshape(experts, out, groups * 32).transpose(0, 2, 1)
 
 
 def convert(tensors, dtype):

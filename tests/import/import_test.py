@@ -144,6 +144,97 @@ class Logits(Case):
                     self.assertGreater(np.abs(self.logits(self.path(f"run-{name}")) - base).max(), 1e-5)
 
 
+class QuantizedWeights(Case):
+    """The weights are those that checkpoints.py computes from the bits; it agrees with transformers' functions."""
+
+    def fp8(self, scale_type="f32"):
+        """Writes a checkpoint of Llama in FP8 with blocks of 16 x 12, of which the last are smaller."""
+        config = {**cp.llama_config(), "quantization_config": {
+            "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [16, 12]}}
+        random = np.random.default_rng(0)
+        stored, plain = {}, {}
+        for name, a in cp.llama_tensors(cp.llama_config()).items():
+            stored[name] = plain[name] = a
+            if "_proj" not in name:
+                continue
+            shape = [-(-size // block) for size, block in zip(a.shape, (16, 12))]
+            bits = random.integers(0, 256, a.shape, np.uint8)
+            bits[bits & 127 == 127] = 0  # not a number
+            scales = random.uniform(1e-3, 2e-3, shape).astype(np.float32)
+            scales = cp.convert({"s": scales}, scale_type)["s"]
+            stored[name], stored[name + "_scale_inv"] = bits.view(np.int8), scales
+            plain[name] = cp.from_fp8_blocks(stored[name], cp.widen({"s": scales})["s"], 16, 12)
+        return config, stored, plain
+
+    def test_fp8_in_blocks_is_the_dequantized_model(self):
+        for scale_type in ("f32", "bf16"):
+            config, stored, plain = self.fp8(scale_type)
+            directory, run = self.path(f"c-{scale_type}"), self.path(f"r-{scale_type}")
+            cp.write(directory, config, stored)
+            self.run_plumb("import", directory, "--out", run)
+            got = self.logits(run)
+            for row, tokens in enumerate(TOKENS):
+                want = cp.llama_logits(cp.llama_config(), plain, tokens)
+                self.assertLess(np.abs(got[row] - want).max(), 2e-4 * np.abs(want).max())
+        name = "model.layers.0.self_attn.q_proj.weight"
+        with open(self.path("r-f32/import.json")) as file:
+            imported = json.load(file)
+        tensor = next(t for t in imported["tensors"] if t["source"] == name)
+        self.assertEqual((tensor["dtype"], tensor["computed_from"]), ("F32", f"{name} and {name}_scale_inv"))
+        self.assertIn({"key": "quantization_config", "use": "read"}, imported["config_keys"])
+        self.run_plumb("export", self.path("r-f32"), "--out", self.path("exported"))
+        self.assertNotIn("quantization_config", json.loads(self.read("exported/config.json")))
+        np.testing.assert_array_equal(cp.read_safetensors(self.path("exported/model.safetensors"))[name], plain[name])
+
+    def test_mxfp4_is_the_dequantized_model(self):
+        config = {"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 2,
+                  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 50,
+                  "max_position_embeddings": 24, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 8,
+                  "rope_theta": 1000.0}
+        random = np.random.default_rng(0)
+
+        def normal(*shape):
+            return cp.to_bf16(random.normal(0, 0.2, shape).astype(np.float32))
+
+        plain = {"model.embed_tokens.weight": normal(50, 64), "lm_head.weight": normal(50, 64), "model.norm.weight": normal(64)}
+        stored = {}
+        for layer in range(2):
+            at = f"model.layers.{layer}."
+            for name, out, width in (("q", 64, 64), ("k", 32, 64), ("v", 32, 64), ("o", 64, 64)):
+                plain[f"{at}self_attn.{name}_proj.weight"] = normal(out, width)
+                plain[f"{at}self_attn.{name}_proj.bias"] = normal(out)
+            plain.update({at + "self_attn.sinks": normal(4), at + "input_layernorm.weight": normal(64),
+                          at + "post_attention_layernorm.weight": normal(64), at + "mlp.router.weight": normal(3, 64),
+                          at + "mlp.router.bias": normal(3), at + "mlp.experts.gate_up_proj_bias": normal(3, 64),
+                          at + "mlp.experts.down_proj_bias": normal(3, 64)})
+            for name, out, groups in (("gate_up_proj", 64, 2), ("down_proj", 64, 1)):
+                blocks = random.integers(0, 256, (3, out, groups, 16), np.uint8)
+                scales = random.integers(120, 125, (3, out, groups)).astype(np.uint8)
+                stored[f"{at}mlp.experts.{name}_blocks"], stored[f"{at}mlp.experts.{name}_scales"] = blocks, scales
+                plain[f"{at}mlp.experts.{name}"] = cp.to_bf16(cp.from_mxfp4(blocks, scales))
+        cp.write(self.path("plain"), config, plain)
+        kept = {name: a for name, a in plain.items() if f"{name}_blocks" not in stored}
+        cp.write(self.path("c"), {**config, "quantization_config": {"quant_method": "mxfp4"}}, {**kept, **stored})
+        for name in ("plain", "c"):
+            self.run_plumb("import", self.path(name), "--out", self.path(f"r-{name}"))
+        np.testing.assert_array_equal(self.logits(self.path("r-c")), self.logits(self.path("r-plain")))
+
+    def test_what_is_not_read_is_refused_with_a_way(self):
+        config, stored, _ = self.fp8()
+        name = "model.layers.0.self_attn.q_proj.weight"
+        for method, words in (({"quant_method": "gptq", "bits": 4}, "that it was made of"),
+                              ({"quant_method": "bitsandbytes"}, ".dequantize().save_pretrained(OUT)"),
+                              ({"quant_method": "fp8", "fmt": "e4m3"}, "weight_block_size"),
+                              ({"quant_method": "fp8", "fmt": "e5m2", "weight_block_size": [16, 12]}, "fmt e4m3")):
+            cp.write(self.path("c"), {**config, "quantization_config": method}, stored)
+            self.assertNotIn("--allow-unread", self.refuse(self.path("c"), method["quant_method"], words))
+        cp.write(self.path("c"), config, {**stored, name + "_scale_inv": np.ones((2, 2), np.float32)})
+        self.refuse(self.path("c"), f'"{name}" is F8_E4M3[32, 32], and "{name}_scale_inv" F32[2, 2]')
+        del stored[name + "_scale_inv"]
+        cp.write(self.path("c"), config, stored)
+        self.refuse(self.path("c"), f'"{name}" is F8_E4M3; F32, BF16 and F16 are read')
+
+
 class Prompts(Case):
     def test_begin_token_in_the_text_is_not_added_again(self):
         cp.write(self.path("c"), cp.gpt2_config(), cp.gpt2_tensors(cp.gpt2_config()))
