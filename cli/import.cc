@@ -137,6 +137,9 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       app, "--family", "FILE", &flags->request.family_file,
       "File that maps such checkpoints to plumb (plumb docs zoo). Default: the family that ships "
       "with plumb");
+  AddText(app, "--adapter", "DIR", &flags->request.adapter,
+          "Directory of a LoRA adapter of PEFT (adapter_config.json, adapter_model.safetensors) to "
+          "merge into the weights. Default: none");
   app->add_flag("--copy", flags->request.copy,
                 "Copy all weights into the run. Default: weights that plumb can read in place stay "
                 "in DIR, which the run then needs");

@@ -24,6 +24,7 @@
 #include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
+#include "runtime/zoo/peft_adapter.h"
 #include "runtime/zoo/quantized_weights.h"
 #include "runtime/zoo/tensor_plan.h"
 
@@ -252,6 +253,10 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
   PLUMB_RETURN_IF_ERROR(Dequantize(quantization, &checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const api::Model model, MakeModel(runtime, *family, values));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(model));
+  if (!request.adapter.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(const auto pieces, ResolvePieces(*family, values, wanted));
+    PLUMB_RETURN_IF_ERROR(MergePeftAdapter(request.adapter, *family, pieces, &checkpoint));
+  }
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
   WarnOfNonFinite(plan, request.directory, runtime);

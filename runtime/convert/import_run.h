@@ -22,6 +22,7 @@ struct ImportRequest {
   std::string directory;    // with config.json, and model.safetensors or shards and an index
   std::string out;          // path of the run; new, or an empty directory
   std::string family_file;  // "": the shipped family that fits config.json
+  std::string adapter;      // directory of a PEFT adapter to merge into the weights; "": none
   bool copy = false;  // copies all weights into the run, which then no longer needs the checkpoint
   std::vector<std::string> allow_unread;  // keys of config.json to import without reading
 };

@@ -86,8 +86,9 @@ std::string ExplainOtherFormat(const std::string& directory) {
     if (absl::EndsWith(name, kGguf)) return absl::StrCat("; ", name, kGgufHint);
     if (name == "adapter_config.json") {
       return absl::StrCat("; ", name,
-                          " is that of a PEFT adapter, without the model that it adapts: merge the "
-                          "two with merge_and_unload(), and save the result");
+                          " is that of a PEFT adapter: import the model that it adapts, with "
+                          "--adapter ",
+                          directory);
     }
     if (absl::StartsWith(name, "pytorch_model") &&
         (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".bin.index.json"))) {

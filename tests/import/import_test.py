@@ -548,7 +548,7 @@ class HostileInput(Case):
         self.refuse(directory, "holds neither")
         for name, hint in (("pytorch_model.bin", "safe_serialization=True"),
                            ("pytorch_model.bin.index.json", "safe_serialization=True"),
-                           ("model.Q4_K_M.gguf", "GGUF"), ("adapter_config.json", "merge_and_unload()")):
+                           ("model.Q4_K_M.gguf", "GGUF"), ("adapter_config.json", "--adapter")):
             with self.subTest(name=name):
                 open(os.path.join(directory, name), "w").close()
                 self.refuse(directory, "holds neither", name, hint)

@@ -109,6 +109,9 @@ def check(binary, name, targets, scratch):
               if shapes.get(tensor) != layout["tensors"].get(tensor)]
     wrong += [f"{key} is {config.get(key)}, PEFT has {value}" for key, value in layout["config"].items()
               if config.get(key) != value]
+    plumb(binary, "import", source, "--adapter", at("adapter"), "--out", at("with_adapter"))
+    if not differ(logits(binary, at("with_adapter"), tokens, scratch), adapted) <= 1e-5:
+        wrong.append("the base imported with the exported adapter computes something else")
     return wrong
 
 

@@ -101,15 +101,18 @@ def describe(model: Union[Source, Model], *, set: Settings = None, runtime: Opti
     return Description(model)
 
 
-def import_checkpoint(directory: Path, out: Path, *, family: Optional[Path] = None, copy: bool = False,
-                      allow_unread: Sequence[str] = (), runtime: Optional[Runtime] = None) -> Run:
+def import_checkpoint(directory: Path, out: Path, *, family: Optional[Path] = None, adapter: Optional[Path] = None,
+                      copy: bool = False, allow_unread: Sequence[str] = (),
+                      runtime: Optional[Runtime] = None) -> Run:
     """Converts a checkpoint of another program (config.json and safetensors) to a run in `out`, and opens it. `family`:
-    a file that maps such checkpoints to plumb; None: the one that ships with plumb. `copy`: copies all weights, which
-    otherwise stay in `directory` where plumb can read them. `allow_unread`: keys of config.json to ignore. Raises Error
-    for a checkpoint that is not understood completely."""
+    a file that maps such checkpoints to plumb; None: the one that ships with plumb. `adapter`: the directory of a LoRA
+    adapter of PEFT to merge into the weights. `copy`: copies all weights, which otherwise stay in `directory` where
+    plumb can read them. `allow_unread`: keys of config.json to ignore. Raises Error for a checkpoint that is not
+    understood completely."""
     words = ["import", os.fspath(directory), "--out", os.fspath(out)]
     words += ["--copy"] if copy else []
     words += [] if family is None else ["--family", os.fspath(family)]
+    words += [] if adapter is None else ["--adapter", os.fspath(adapter)]
     for key in allow_unread:
         words += ["--allow-unread", key]
     run_json(words)
