@@ -526,6 +526,28 @@ absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runti
   return std::optional<ConfigValues>(*std::move(values));
 }
 
+// Returns the config.json that the family derives from the model's description. Fails unless it
+// describes the same model.
+absl::StatusOr<Json> DeriveConfig(HostRuntime* runtime, const Family& family, const RunModel& run,
+                                  const std::map<std::string, double>& facts, const Json& config) {
+  std::vector<std::string> unread;
+  absl::StatusOr<Json> derived = ConfigForModel(family, run.text, facts, config, &unread);
+  const auto compare = [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(derived.status());
+    PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
+                           ReadConfigValues(family, *derived, "the config.json of this model"));
+    PLUMB_ASSIGN_OR_RETURN(const api::Model of_family, MakeModel(runtime, family, values));
+    return CheckSameModel(family, run.model, of_family);
+  };
+  const absl::Status same = compare();
+  if (same.ok()) return derived;
+  if (unread.empty()) return same;
+  return absl::InvalidArgumentError(
+      absl::StrCat(same.message(), "\n  values that ", family.name,
+                   " needs and that the model does not have in this form:\n    ",
+                   ListDiagnostics(unread, "\n    ")));
+}
+
 // Fails unless the import of the checkpoint in `directory` has the weights of the model, and ends
 // texts with the tokens of the run. Leaves nothing in the directory.
 absl::Status ReadBack(HostRuntime* runtime, const ExportRequest& request,
@@ -582,10 +604,8 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
                          ValuesOfSameModel(runtime, family, opened.model, config));
   if (!same.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(config, ConfigForModel(family, opened.text, facts, target.config));
+    PLUMB_ASSIGN_OR_RETURN(config, DeriveConfig(runtime, family, opened, facts, target.config));
     PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
-    PLUMB_ASSIGN_OR_RETURN(const api::Model of_family, MakeModel(runtime, family, *same));
-    PLUMB_RETURN_IF_ERROR(CheckSameModel(family, opened.model, of_family));
   }
   const ConfigValues& values = *same;
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(opened.model));

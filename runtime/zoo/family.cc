@@ -36,25 +36,6 @@ absl::StatusOr<Expression> Required(const Located& at, const std::string& value,
   return *std::move(expression);
 }
 
-absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text) {
-  TextTemplate parsed;
-  parsed.text = text;
-  size_t at = 0;
-  for (;;) {
-    const size_t begin = text.value.find("${", at);
-    parsed.literals.push_back(
-        text.value.substr(at, begin == std::string::npos ? begin : begin - at));
-    if (begin == std::string::npos) return parsed;
-    const size_t end = text.value.find('}', begin);
-    if (end == std::string::npos) return ErrorInText(text, begin, "\"${\" without its \"}\"");
-    PLUMB_ASSIGN_OR_RETURN(
-        Expression expression,
-        ParseExpression({text.value.substr(begin + 2, end - begin - 2), text.place}));
-    parsed.expressions.push_back(std::move(expression));
-    at = end + 1;
-  }
-}
-
 ScalarKind ToScalarKind(v1::Scalar::Kind kind) {
   switch (kind) {
     case v1::Scalar::SIZE:
@@ -83,6 +64,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
   PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));
   PLUMB_ASSIGN_OR_RETURN(rule.value, Optional(at, scalar.value(), "value"));
+  PLUMB_ASSIGN_OR_RETURN(rule.on_export, Optional(at, scalar.on_export(), "on_export"));
   PLUMB_ASSIGN_OR_RETURN(rule.otherwise, Optional(at, scalar.otherwise(), "otherwise"));
   if (rule.fields.empty() != rule.value.has_value()) {
     return ErrorAt(place, absl::StrCat(scalar.name(), " needs either a field or a value"));
@@ -462,6 +444,25 @@ class FamilyReader {
 };
 
 }  // namespace
+
+absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text) {
+  TextTemplate parsed;
+  parsed.text = text;
+  size_t at = 0;
+  for (;;) {
+    const size_t begin = text.value.find("${", at);
+    parsed.literals.push_back(
+        text.value.substr(at, begin == std::string::npos ? begin : begin - at));
+    if (begin == std::string::npos) return parsed;
+    const size_t end = text.value.find('}', begin);
+    if (end == std::string::npos) return ErrorInText(text, begin, "\"${\" without its \"}\"");
+    PLUMB_ASSIGN_OR_RETURN(
+        Expression expression,
+        ParseExpression({text.value.substr(begin + 2, end - begin - 2), text.place}));
+    parsed.expressions.push_back(std::move(expression));
+    at = end + 1;
+  }
+}
 
 absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& parts) {
   v1::Import message;

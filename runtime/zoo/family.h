@@ -26,6 +26,9 @@ struct TextTemplate {
   std::vector<Expression> expressions;
 };
 
+// Errors: kInvalidArgument with a location in the text.
+absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text);
+
 // Field of the model that has the value of a scalar or word.
 struct ModelField {
   SourceText path;          // "": none
@@ -45,6 +48,7 @@ struct ScalarRule {
   std::vector<std::string> fields;  // empty: `value` is set
   ScalarKind kind = ScalarKind::kNumber;
   std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
+  std::optional<Expression> on_export;                       // defaults to absent
   std::vector<ScalarChoice> choices;
   bool per_layer = false;
   bool lists_layers = false;  // the field is a list of layers' numbers

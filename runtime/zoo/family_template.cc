@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/zoo/family_template.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "plumb/v1/model.schema.h"
@@ -19,6 +19,8 @@
 #include "runtime/schema/reader.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/model_fields.h"
+#include "runtime/zoo/model_values.h"
+#include "runtime/zoo/tensor_names.h"
 
 namespace plumb {
 namespace {
@@ -119,29 +121,22 @@ Json NumberJson(ScalarKind kind, double value) {
   return value;
 }
 
-// Returns the fact that a scalar has: "norm_attr.eps" for the field "norm[ln].attr[eps].number".
-std::string GetFact(const ScalarRule& rule) {
-  if (rule.name.value == "n_layer") return "n_layer";  // its field may be that of a group of layers
-  const std::string& path = rule.model_field.path.value;
-  const std::vector<absl::string_view> parts = absl::StrSplit(path, absl::ByAnyChar("[]"));
-  const bool is_attribute =
-      parts.size() == 5 && parts[0] == "norm" && parts[2] == ".attr" && parts[4] == ".number";
-  return is_attribute ? absl::StrCat("norm_attr.", parts[3]) : path;
-}
-
 class Writer {
  public:
-  Writer(const Family& family, const v1::Model& model, const std::map<std::string, double>& facts,
-         Json config)
-      : family_(family), model_(model), facts_(facts), config_(std::move(config)) {}
+  Writer(const Family& family, ConfigValues known, Json config)
+      : family_(family), known_(std::move(known)), config_(std::move(config)) {}
 
   absl::StatusOr<Json> Write() {
     if (!family_.model_types.empty()) config_["model_type"] = family_.model_types.front();
     if (!family_.architectures.empty()) {
       config_["architectures"] = Json::array({family_.architectures.front()});
     }
-    for (const ScalarRule& rule : family_.scalars) PLUMB_RETURN_IF_ERROR(WriteScalar(rule));
-    for (const StringVariableRule& rule : family_.string_variables) WriteStringVariable(rule);
+    for (const bool writes_defaults : {false, true}) {
+      for (const ScalarRule& rule : family_.scalars) WriteScalar(rule, writes_defaults);
+    }
+    for (const StringVariableRule& rule : family_.string_variables) {
+      PLUMB_RETURN_IF_ERROR(WriteStringVariable(rule));
+    }
     // The values written so far decide the fields that follow.
     PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                            ReadConfigValues(family_, config_, "the config.json of this model"));
@@ -152,49 +147,93 @@ class Writer {
         if (holds == 0) continue;
       }
       PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(rule.json, values));
-      constexpr int kDepth = 16;
-      absl::StatusOr<Json> json = ParseStrictJson(text, kDepth);
-      if (!json.ok()) return ErrorAt(rule.json.text.place, json.status().message());
-      SetKey(rule.field, *std::move(json), &config_);
+      PLUMB_ASSIGN_OR_RETURN(Json json, ParseJson(text, rule.json.text.place));
+      SetKey(rule.field, std::move(json), &config_);
     }
     return std::move(config_);
   }
 
  private:
-  absl::Status WriteScalar(const ScalarRule& rule) {
-    if (rule.model_field.path.value.empty() || rule.fields.empty() || rule.per_layer)
-      return absl::OkStatus();
-    std::optional<double> value;
-    if (const auto fact = facts_.find(GetFact(rule)); fact != facts_.end()) {
-      value = fact->second;
-    } else if (const std::optional<std::string> text =
-                   FieldText(model_, rule.model_field.path.value)) {
-      double number;
-      // Expressions are skipped; the caller compares the two models.
-      if (absl::SimpleAtod(*text, &number) && std::isfinite(number)) value = number;
-    }
-    if (!value.has_value()) return absl::OkStatus();
-    // Keep the field name that is already used, since readers of this config.json know it.
-    std::string field = rule.fields.front();
-    for (size_t i = rule.fields.size(); i-- > 0;) {
-      if (FindField(config_, rule.fields[i]) != nullptr) field = rule.fields[i];
-    }
-    for (const std::string& other : rule.fields) {
-      if (other != field) Erase(other);
-    }
-    if (rule.choices.empty()) {
-      SetKey(field, NumberJson(rule.kind, *value), &config_);
-      return absl::OkStatus();
-    }
-    const ConfigValues none;
+  static absl::StatusOr<Json> ParseJson(const std::string& text, const SourceLocation& place) {
+    constexpr int kDepth = 16;
+    absl::StatusOr<Json> json = ParseStrictJson(text, kDepth);
+    if (!json.ok()) return ErrorAt(place, json.status().message());
+    return json;
+  }
+
+  // Returns the JSON of a value, null if it has none: by the choices, or of the scalar's kind.
+  static Json ScalarJson(const ScalarRule& rule, double value) {
+    if (rule.choices.empty()) return NumberJson(rule.kind, value);
     for (const ScalarChoice& choice : rule.choices) {
-      const absl::StatusOr<double> means = Evaluate(choice.value, none);
-      if (!means.ok() || *means != *value) continue;
-      const bool is_flag = choice.is == "true" || choice.is == "false";
-      SetKey(field, is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
-      return absl::OkStatus();
+      const absl::StatusOr<double> means = Evaluate(choice.value, {});
+      if (!means.ok() || *means != value) continue;
+      const absl::StatusOr<Json> json = ParseJson(choice.is, {});  // a flag or a number
+      return json.ok() && json->is_primitive() ? *json : Json(choice.is);
     }
-    return absl::OkStatus();
+    return nullptr;
+  }
+
+  // Returns true if the value of a field that is null or absent is the number.
+  bool Means(const std::optional<Expression>& expression, double number) const {
+    if (!expression.has_value()) return false;
+    const absl::StatusOr<double> value = Evaluate(*expression, known_);
+    return value.ok() && *value == number;
+  }
+
+  // Returns the field that is present, since readers of this config.json know it, else the first.
+  std::string ChooseField(const std::vector<std::string>& fields) {
+    std::string chosen = fields.front();
+    for (size_t i = fields.size(); i-- > 0;) {
+      if (FindField(config_, fields[i]) != nullptr) chosen = fields[i];
+    }
+    for (const std::string& other : fields) {
+      if (other != chosen) Erase(other);
+    }
+    return chosen;
+  }
+
+  // Writes a known value. Defaults are written after all others, and create no object.
+  void WriteScalar(const ScalarRule& rule, bool writes_default) {
+    if (rule.fields.empty()) return;
+    const auto by_layer = known_.by_layer.find(rule.name.value);
+    if (by_layer != known_.by_layer.end() && !writes_default) WriteLayers(rule, by_layer->second);
+    const auto known = known_.scalars.find(rule.name.value);
+    if (known == known_.scalars.end()) return;
+    const bool is_default = Means(rule.absent, known->second);
+    if (is_default != writes_default) return;
+    const std::string field = ChooseField(rule.fields);
+    const size_t dot = field.rfind('.');
+    if (is_default && dot != std::string::npos &&
+        FindField(config_, field.substr(0, dot)) == nullptr) {
+      return;
+    }
+    Json json = ScalarJson(rule, known->second);
+    if (json.is_null()) return;  // the default
+    if (known->second == 0 && json.is_number()) {
+      if (Means(rule.null, 0)) {
+        json = nullptr;
+      } else if (is_default) {
+        Erase(field);  // 0 stands for a part that the model lacks
+        return;
+      }
+    }
+    SetKey(field, std::move(json), &config_);
+  }
+
+  void WriteLayers(const ScalarRule& rule, const std::vector<double>& values) {
+    const std::string field = ChooseField(rule.fields);
+    Json list = Json::array();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const std::string of_layer = FillTensorName(field, static_cast<int64_t>(i), 0);
+      if (rule.lists_layers) {
+        if (values[i] != 0) list.push_back(i);
+      } else if (of_layer != field) {
+        SetKey(of_layer, ScalarJson(rule, values[i]), &config_);
+      } else {
+        list.push_back(ScalarJson(rule, values[i]));
+      }
+    }
+    if (FillTensorName(field, 0, 0) == field) SetKey(field, std::move(list), &config_);
   }
 
   // Writes values that neither config.json nor the description states, since other readers of
@@ -213,19 +252,25 @@ class Writer {
     }
   }
 
-  void WriteStringVariable(const StringVariableRule& rule) {
-    if (rule.model_field.path.value.empty() || rule.fields.empty()) return;
-    const std::optional<std::string> text = FieldText(model_, rule.model_field.path.value);
-    if (!text.has_value()) return;
-    const Json* now = FindField(config_, rule.fields.front());
+  absl::Status WriteStringVariable(const StringVariableRule& rule) {
+    const auto text = known_.string_variables.find(rule.name.value);
+    if (text == known_.string_variables.end() || rule.fields.empty()) return absl::OkStatus();
+    const std::string field = ChooseField(rule.fields);
+    if (rule.numbers) {
+      PLUMB_ASSIGN_OR_RETURN(Json list, ParseJson(absl::StrCat("[", text->second, "]"), {}));
+      SetKey(field, std::move(list), &config_);
+      return absl::OkStatus();
+    }
+    const Json* now = FindField(config_, field);
+    const auto means = [&text](const MappingRule& choice) {
+      return choice.text.text.value == text->second;
+    };
     for (const MappingRule& choice : rule.choices) {  // the present text may mean the same
-      if (now != nullptr && *now == choice.is && choice.text.text.value == *text) return;
+      if (now != nullptr && *now == choice.is && means(choice)) return absl::OkStatus();
     }
-    for (const MappingRule& choice : rule.choices) {
-      if (choice.text.text.value != *text) continue;
-      SetKey(rule.fields.front(), choice.is, &config_);
-      return;
-    }
+    const auto choice = std::find_if(rule.choices.begin(), rule.choices.end(), means);
+    if (choice != rule.choices.end()) SetKey(field, choice->is, &config_);
+    return absl::OkStatus();
   }
 
   void Erase(const std::string& path) {
@@ -239,8 +284,7 @@ class Writer {
   }
 
   const Family& family_;
-  const v1::Model& model_;
-  const std::map<std::string, double>& facts_;
+  ConfigValues known_;
   Json config_;
 };
 
@@ -268,12 +312,14 @@ absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& 
 }
 
 absl::StatusOr<Json> ConfigForModel(const Family& family, absl::string_view model_text,
-                                    const std::map<std::string, double>& facts,
-                                    const Json& config) {
+                                    const std::map<std::string, double>& facts, const Json& config,
+                                    std::vector<std::string>* unread) {
   v1::Model model;
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model.pbtxt", &model, &locations));
-  return Writer(family, model, facts, config).Write();
+  ModelValues values = ReadModelValues(family, model, facts);
+  *unread = std::move(values.unread);
+  return Writer(family, std::move(values.known), config).Write();
 }
 
 }  // namespace plumb

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,14 +21,16 @@ namespace plumb {
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values);
 
 // Returns `config` with its fields replaced by values of the model's description
-// (Scalar.model_field) and with the family's additional fields. `facts` are numbers of the model
-// that take precedence over the description: dimensions under their names in the formula language,
-// and "norm_attr.eps", an attribute with the same value in all norms, which stands for
+// (ReadModelValues) and with the family's additional fields. `facts` are numbers of the model that
+// take precedence over the description: dimensions under their names in the formula language, and
+// "norm_attr.eps", an attribute with the same value in all norms, which stands for
 // "norm[NAME].attr[eps].number". The result need not describe the model: the caller must convert it
-// back (ReadConfigValues, ModelText) and compare.
+// back (ReadConfigValues, ModelText) and compare. `unread` gets possible reasons for a difference,
+// also on errors: parts of the family that the description lacks.
 absl::StatusOr<nlohmann::json> ConfigForModel(const Family& family, absl::string_view model_text,
                                               const std::map<std::string, double>& facts,
-                                              const nlohmann::json& config);
+                                              const nlohmann::json& config,
+                                              std::vector<std::string>* unread);
 
 }  // namespace plumb
 

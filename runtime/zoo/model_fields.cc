@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/schema/reader.h"
 
 namespace plumb {
@@ -17,13 +18,6 @@ namespace {
 using textproto::Field;
 using textproto::FieldType;
 using textproto::Message;
-
-// Returns the name of an element of a repeated field; "" if it has none.
-std::string GetName(const Message& message) {
-  const Field* name = message.Type().Find("name");
-  if (name == nullptr || name->type != FieldType::kString || name->repeated()) return "";
-  return message.Get<std::string>(*name, 0);
-}
 
 // Returns the one of the first `count` elements that has this name, or a new one.
 Message* ElementNamed(const std::string& name, const Field& field, int count, Message* message) {
@@ -76,6 +70,12 @@ void CollectStrings(Message* message, const Located& at, std::vector<StringField
 
 }  // namespace
 
+std::string GetName(const Message& message) {
+  const Field* name = message.Type().Find("name");
+  if (name == nullptr || name->type != FieldType::kString || name->repeated()) return "";
+  return message.Get<std::string>(*name, 0);
+}
+
 std::string PlainNumber(double value) {
   char text[32];
   // Integers have no exponent, because integer fields do not accept one.
@@ -92,7 +92,13 @@ std::optional<std::string> FieldText(const Message& message, absl::string_view p
   if (!found.ok()) return std::nullopt;
   const Message& at = *found->message;
   const Field& field = *found->field;
-  if (field.repeated() && found->index < 0) return std::nullopt;
+  if (field.repeated() && found->index < 0) {
+    if (field.type != FieldType::kDouble || at.Size(field) == 0) return std::nullopt;
+    std::vector<std::string> numbers;
+    for (int i = 0; i < at.Size(field); ++i)
+      numbers.push_back(PlainNumber(at.Get<double>(field, i)));
+    return absl::StrJoin(numbers, ", ");
+  }
   if (field.type == FieldType::kBool) return at.Get<bool>(field, 0) ? "1" : "0";
   if (!field.repeated() && !at.Has(field)) return std::nullopt;
   switch (field.type) {

@@ -18,9 +18,12 @@ namespace plumb {
 // Returns the shortest text that parses to the same number. Integers have no exponent.
 std::string PlainNumber(double value);
 
+// Returns the field `name` of an element of a repeated field; "" if it has none.
+std::string GetName(const textproto::Message& message);
+
 // Returns the value at a path (textproto::FindField) as a text that textproto::SetField accepts; a
-// flag is 0 or 1, also if it is not set. Returns nullopt if another field is not set, and for all
-// elements of a repeated one.
+// flag is 0 or 1, also if it is not set. All elements of a repeated number are separated by commas.
+// Returns nullopt if another field is not set.
 std::optional<std::string> FieldText(const textproto::Message& message, absl::string_view path);
 
 // String in a message, or in a message in it. Borrows the message.

@@ -214,10 +214,12 @@ TEST(FamilyExportTest, ReadsTheFieldsThatImportSets) {
       "model { set { norm { name: 'ln' attr { name: 'eps' } } } }");
   ASSERT_TRUE(family.ok()) << family.status();
   const std::string model = "n_layer: 3 norm { name: 'ln' attr { name: 'eps' number: 0.5 } }";
-  EXPECT_EQ(ConfigForModel(*family, model, {}, Json::object()).value(),
+  std::vector<std::string> unread;
+  EXPECT_EQ(ConfigForModel(*family, model, {}, Json::object(), &unread).value(),
             Json({{"model_type", "f"}, {"layers", 3}, {"eps", 0.5}, {"bias", false}}));
   // Facts have precedence.
-  EXPECT_EQ(ConfigForModel(*family, model, {{"n_layer", 7}, {"norm_attr.eps", 2}}, Json::object())
+  EXPECT_EQ(ConfigForModel(*family, model, {{"n_layer", 7}, {"norm_attr.eps", 2}}, Json::object(),
+                           &unread)
                 .value(),
             Json({{"model_type", "f"}, {"layers", 7}, {"eps", 2}, {"bias", false}}));
 }

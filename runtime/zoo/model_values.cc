@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/zoo/model_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/zoo/model_fields.h"
+
+namespace plumb {
+namespace {
+
+using textproto::Field;
+using textproto::FieldType;
+using textproto::Message;
+
+// Text that a description has in the place of an expression of the family.
+struct Capture {
+  Expression expression;
+  std::string text;
+};
+
+// Compares a piece of a family with a description, and collects the captures of its templates.
+class PieceMatcher {
+ public:
+  // `agrees` decides whether a capture is possible. `claimed` are the paths of elements that belong
+  // to other pieces.
+  PieceMatcher(std::function<bool(const Capture&)> agrees, const std::set<std::string>* claimed)
+      : agrees_(std::move(agrees)), claimed_(claimed) {}
+
+  // Returns true if the description has all that the piece sets.
+  bool Match(const TemplateRule& piece, const Message& model) {
+    bool all = MatchFields(piece.set, "", model, "");
+    for (const ComputedFieldRule& computed : piece.computed) {
+      std::string path = computed.path.value;
+      for (const auto& [own, other] : elements_) {
+        if (absl::StartsWith(path, own)) path = absl::StrCat(other, path.substr(own.size()));
+      }
+      const std::optional<std::string> text = FieldText(model, path);
+      const bool is_constant = computed.text.expressions.empty();
+      if (!text.has_value() && !is_constant) continue;  // the default
+      if (text.has_value() && MatchText(computed.text, *text)) continue;
+      all = false;
+      unmatched.push_back(absl::StrCat(path, " = ", computed.text.text.value));
+    }
+    return all;
+  }
+
+  std::vector<Capture> captures;
+  std::vector<std::string> unmatched;
+  int weight = 0;  // number of values that match
+
+  // Paths of the matched elements that have no name.
+  std::set<std::string> Elements() const {
+    std::set<std::string> paths;
+    for (const auto& [own, other] : elements_) paths.insert(other);
+    return paths;
+  }
+
+ private:
+  // Returns the path of a field of the message at `path`, or of its element, by its name if it has
+  // one.
+  static std::string PathOf(const std::string& path, const Message& message, const Field& field,
+                            int index) {
+    const std::string at = absl::StrCat(path, path.empty() ? "" : ".", field.name);
+    if (!field.repeated()) return at;
+    std::string name;
+    if (field.type == FieldType::kMessage) name = GetName(message.GetMessage(field, index));
+    return name.empty() ? absl::StrCat(at, "[", index, "]") : absl::StrCat(at, "[", name, "]");
+  }
+
+  bool MatchFields(const Message& piece, const std::string& own, const Message& model,
+                   const std::string& other) {
+    bool all = true;
+    for (const Field& field : piece.Type().fields) {
+      if (absl::string_view(field.name) == "doc") continue;
+      int next = 0;  // elements without a name keep their order
+      for (int i = 0; i < piece.Size(field); ++i) {
+        const bool is_message = field.type == FieldType::kMessage;
+        const int count = field.repeated() || is_message ? model.Size(field) : 1;
+        int at = next;
+        const auto matches = [&] {
+          const std::string path = PathOf(other, model, field, at);
+          return is_message
+                     ? MatchMessage(piece.GetMessage(field, i), PathOf(own, piece, field, i),
+                                    model.GetMessage(field, at), path, field.repeated(), &all)
+                     : MatchValue(FieldText(piece, PathOf("", piece, field, i)),
+                                  FieldText(model, PathOf("", model, field, at)));
+        };
+        while (at < count && !matches()) ++at;
+        if (at == count) {
+          all = false;
+          const std::string wanted =
+              is_message ? "" : absl::StrCat(" = ", *FieldText(piece, PathOf("", piece, field, i)));
+          unmatched.push_back(absl::StrCat(PathOf(own, piece, field, i), wanted));
+        } else if (!is_message || GetName(piece.GetMessage(field, i)).empty()) {
+          next = at + 1;
+        }
+      }
+    }
+    return all;
+  }
+
+  // Returns true if `model` is the message of the description that belongs to the piece's: the one
+  // with its name, or one without a name that has all of its values.
+  bool MatchMessage(const Message& piece, const std::string& own, const Message& model,
+                    const std::string& other, bool is_element, bool* all) {
+    const std::string name = GetName(piece);
+    if (!name.empty() && name != GetName(model)) return false;
+    if (!is_element || !name.empty()) {
+      *all = MatchFields(piece, own, model, other) && *all;
+      return true;
+    }
+    if (claimed_->count(other) > 0) return false;
+    const size_t n_captures = captures.size(), n_unmatched = unmatched.size();
+    const size_t n_elements = elements_.size();
+    const int before = weight;
+    if (MatchFields(piece, own, model, other)) {
+      elements_.emplace_back(own, other);
+      return true;
+    }
+    captures.resize(n_captures);
+    unmatched.resize(n_unmatched);
+    elements_.resize(n_elements);
+    weight = before;
+    return false;
+  }
+
+  bool MatchValue(const std::optional<std::string>& piece,
+                  const std::optional<std::string>& model) {
+    if (!piece.has_value() || !model.has_value()) return false;
+    const absl::StatusOr<TextTemplate> text = ParseTemplate({*piece, {}});
+    return text.ok() && MatchText(*text, *model);
+  }
+
+  // Returns true if the text is the template with other texts in place of its expressions.
+  bool MatchText(const TextTemplate& pattern, absl::string_view text) {
+    const size_t n = pattern.expressions.size();
+    if (!absl::StartsWith(text, pattern.literals[0]) || (n == 0 && text != pattern.literals[0])) {
+      return false;
+    }
+    std::vector<Capture> found;
+    size_t at = pattern.literals[0].size();
+    for (size_t i = 0; i < n; ++i) {
+      const std::string& next = pattern.literals[i + 1];
+      const bool is_last = i + 1 == n;
+      if (is_last && !absl::EndsWith(text, next)) return false;
+      const size_t end = is_last ? text.size() - next.size() : text.find(next, at + 1);
+      if (end > text.size() || end <= at) return false;
+      found.push_back({pattern.expressions[i], std::string(text.substr(at, end - at))});
+      if (!agrees_(found.back())) return false;
+      at = end + next.size();
+    }
+    captures.insert(captures.end(), found.begin(), found.end());
+    ++weight;
+    return true;
+  }
+
+  std::function<bool(const Capture&)> agrees_;
+  const std::set<std::string>* claimed_;
+  std::vector<std::pair<std::string, std::string>> elements_;  // paths in piece and description
+};
+
+// Value of a scalar that a condition requires.
+struct Literal {
+  std::string name;
+  std::optional<double> value;  // nullopt: any but 0
+};
+
+// Adds the literals whose conjunction is the condition, or its negation if it does not hold.
+// Returns false if other conditions belong to it.
+bool GetLiterals(const Expr& condition, bool holds, std::vector<Literal>* literals) {
+  const std::vector<Expr>& args = condition.args;
+  if (condition.kind == Expr::Kind::kNumber) return (condition.number != 0) == holds;
+  if (condition.kind == Expr::Kind::kName) {
+    literals->push_back({condition.name, holds ? std::nullopt : std::optional<double>(0)});
+    return true;
+  }
+  if (condition.name == "not") return GetLiterals(args[0], !holds, literals);
+  if (condition.name == (holds ? "and" : "or")) {
+    const bool left = GetLiterals(args[0], holds, literals);
+    return GetLiterals(args[1], holds, literals) && left;
+  }
+  if (condition.name != "==" || !holds || args[0].kind != Expr::Kind::kName ||
+      args[1].kind != Expr::Kind::kNumber) {
+    return false;
+  }
+  literals->push_back({args[0].name, args[1].number});
+  return true;
+}
+
+bool AlmostEqual(double a, double b) {
+  constexpr double kTolerance = 1e-12;
+  return std::abs(a - b) <= kTolerance * std::max(1.0, std::abs(b));
+}
+
+// Returns the fact that a scalar has: "norm_attr.eps" for the field "norm[ln].attr[eps].number".
+std::string GetFact(const ScalarRule& rule) {
+  if (rule.name.value == "n_layer") return "n_layer";  // its field may be that of a group of layers
+  const std::string& path = rule.model_field.path.value;
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, absl::ByAnyChar("[]"));
+  const bool is_attribute =
+      parts.size() == 5 && parts[0] == "norm" && parts[2] == ".attr" && parts[4] == ".number";
+  return is_attribute ? absl::StrCat("norm_attr.", parts[3]) : path;
+}
+
+template <class Rule>
+const Rule* FindRule(const std::vector<Rule>& rules, const std::string& name) {
+  const auto found = std::find_if(rules.begin(), rules.end(),
+                                  [&name](const Rule& rule) { return rule.name.value == name; });
+  return found == rules.end() ? nullptr : &*found;
+}
+
+class ModelReader {
+ public:
+  ModelReader(const Family& family, const v1::Model& model,
+              const std::map<std::string, double>& facts)
+      : family_(family), model_(model) {
+    facts_.scalars = facts;
+    facts_.scalars.emplace("n_layer", model.n_layer());
+    for (const v1::Layers& group : model.layers()) {
+      const int count = group.has_repeat() ? group.repeat() : group.block_size();
+      for (int i = 0; i < count; ++i) AddLayer(group.block(i % group.block_size()));
+    }
+    while (static_cast<int64_t>(layers_.size()) < facts_.n_layer()) AddLayer(model.block());
+  }
+
+  ModelValues Read() {
+    ReadModelFields();
+    std::vector<Matched> conditional;
+    for (const TemplateRule& piece : family_.model) {
+      std::vector<Literal> literals;
+      if (!piece.when.has_value() ||
+          (GetLiterals(piece.when->root, true, &literals) && literals.empty())) {
+        LearnPiece(piece);
+      }
+    }
+    for (const TemplateRule& piece : family_.model) {
+      if (!piece.when.has_value()) continue;
+      const int64_t last = piece.per_layer ? facts_.n_layer() : 0;
+      for (int64_t layer = piece.per_layer ? 1 : 0; layer <= last; ++layer) {
+        PieceMatcher matcher = NewMatcher(layer);
+        const bool matches =
+            matcher.Match(piece, layer == 0 ? model_ : layers_[static_cast<size_t>(layer - 1)]);
+        conditional.push_back({&*piece.when, layer, std::move(matcher), matches});
+      }
+    }
+    // A piece may contain all of another one, whose condition does not hold.
+    std::stable_sort(
+        conditional.begin(), conditional.end(),
+        [](const Matched& a, const Matched& b) { return a.matcher.weight > b.matcher.weight; });
+    for (const Matched& piece : conditional) {
+      if (piece.matches && piece.matcher.weight > 0) LearnCondition(piece);
+    }
+    for (const Matched& piece : conditional) {
+      if (!piece.matches && piece.layer == 0) LearnAbsence(*piece.when);
+    }
+    for (const auto& [name, by_layer] : by_layer_) {
+      if (static_cast<int64_t>(by_layer.size()) < facts_.n_layer()) continue;
+      for (const auto& [layer, value] : by_layer) known_.by_layer[name].push_back(value);
+    }
+    Solve();
+    const ConfigValues all = Complete();
+    for (const ScalarRule& rule : family_.scalars) {
+      const std::string& name = rule.name.value;
+      if (!rule.on_export.has_value()) continue;
+      if (all.scalars.count(name) > 0) known_.scalars[name] = all.scalars.at(name);
+      if (all.by_layer.count(name) > 0) known_.by_layer[name] = all.by_layer.at(name);
+    }
+    return {std::move(known_), std::move(unread_)};
+  }
+
+ private:
+  // Piece with a condition, compared with the model or with one layer (from 1).
+  struct Matched {
+    const Expression* when;
+    int64_t layer;
+    PieceMatcher matcher;
+    bool matches;
+  };
+  // Value that an expression must have.
+  struct Equation {
+    Expression expression;
+    int64_t layer;
+    double value;
+  };
+
+  void AddLayer(const v1::Block& block) {
+    v1::Model& layer = layers_.emplace_back(model_);
+    layer.clear_layers();
+    *layer.add_layers()->add_block() = block;
+  }
+
+  PieceMatcher NewMatcher(int64_t layer) const {
+    return PieceMatcher([this, layer](const Capture& capture) { return Agrees(capture, layer); },
+                        &claimed_);
+  }
+
+  // Returns the value of a text, or those of all layers if `by_layer` and no layer is given; empty
+  // if it is not a number.
+  std::vector<double> Evaluated(const std::string& text, bool by_layer, int64_t layer) const {
+    const absl::StatusOr<Expression> expression = ParseExpression({text, {}});
+    if (!expression.ok()) return {};
+    std::vector<double> values;
+    const bool all = by_layer && layer == 0;
+    for (int64_t at = all ? 1 : layer; at <= (all ? facts_.n_layer() : layer); ++at) {
+      const absl::StatusOr<double> value = Evaluate(*expression, facts_, at);
+      if (!value.ok()) return {};
+      values.push_back(*value);
+    }
+    return values;
+  }
+
+  std::optional<double> Known(const std::string& name, int64_t layer) const {
+    const auto scalar = known_.scalars.find(name);
+    if (scalar != known_.scalars.end()) return scalar->second;
+    const auto by_layer = by_layer_.find(name);
+    if (by_layer == by_layer_.end() || by_layer->second.count(layer) == 0) return std::nullopt;
+    return by_layer->second.at(layer);
+  }
+
+  static std::string NameOf(const Expression& expression) {
+    const Expr& root = expression.root;
+    return root.kind == Expr::Kind::kName && root.index.empty() ? root.name : "";
+  }
+
+  // Returns true if the text can be the value of the expression.
+  bool Agrees(const Capture& capture, int64_t layer) const {
+    const std::string name = NameOf(capture.expression);
+    if (const auto* word = FindRule(family_.string_variables, name); word != nullptr) {
+      return word->numbers || std::any_of(word->choices.begin(), word->choices.end(),
+                                          [&capture](const MappingRule& choice) {
+                                            return choice.text.text.value == capture.text;
+                                          });
+    }
+    const ScalarRule* const rule = FindRule(family_.scalars, name);
+    const bool by_layer = rule != nullptr && rule->per_layer;
+    const std::vector<double> values = Evaluated(capture.text, by_layer, layer);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t at = layer == 0 ? static_cast<int64_t>(i) + 1 : layer;
+      const std::optional<double> known = Known(name, at);
+      if (known.has_value() && !AlmostEqual(*known, values[i])) return false;
+    }
+    return !values.empty();
+  }
+
+  void Learn(const Capture& capture, int64_t layer) {
+    const std::string name = NameOf(capture.expression);
+    if (const auto* word = FindRule(family_.string_variables, name); word != nullptr) {
+      known_.string_variables.emplace(name, capture.text);
+      for (const MappingRule& choice : word->choices) {
+        std::vector<Literal> literals;
+        if (!choice.when.has_value() || choice.text.text.value != capture.text) continue;
+        GetLiterals(choice.when->root, true, &literals);
+        Require(literals, layer);
+        return;
+      }
+      return;
+    }
+    const ScalarRule* const rule = FindRule(family_.scalars, name);
+    const bool by_layer = rule != nullptr && rule->per_layer;
+    const std::vector<double> values = Evaluated(capture.text, by_layer, layer);
+    if (rule == nullptr && !values.empty()) {
+      equations_.push_back({capture.expression, layer, values[0]});
+      return;
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      Set(*rule, layer == 0 && by_layer ? static_cast<int64_t>(i) + 1 : layer, values[i]);
+    }
+  }
+
+  // Notes the value of a scalar, unless it has one. Layer 0 stands for all layers.
+  void Set(const ScalarRule& rule, int64_t layer, double value) {
+    const std::string& name = rule.name.value;
+    if (rule.per_layer && layer == 0) {
+      for (layer = 1; layer <= facts_.n_layer(); ++layer) Set(rule, layer, value);
+      return;
+    }
+    const bool is_new = rule.per_layer ? by_layer_[name].emplace(layer, value).second
+                                       : known_.scalars.emplace(name, value).second;
+    if (is_new && rule.value.has_value()) equations_.push_back({*rule.value, layer, value});
+  }
+
+  void Require(const std::vector<Literal>& literals, int64_t layer) {
+    for (const Literal& literal : literals) {
+      const ScalarRule* const rule = FindRule(family_.scalars, literal.name);
+      if (rule == nullptr) continue;
+      const bool is_flag =
+          rule->kind == ScalarKind::kFlag || !rule->choices.empty() || rule->per_layer;
+      if (literal.value.has_value() || is_flag) Set(*rule, layer, literal.value.value_or(1));
+    }
+  }
+
+  // Returns true if the literal is known to hold, or not to hold.
+  std::optional<bool> Holds(const Literal& literal, int64_t layer) const {
+    const std::optional<double> known = Known(literal.name, layer);
+    if (!known.has_value()) return std::nullopt;
+    return literal.value.has_value() ? AlmostEqual(*known, *literal.value) : *known != 0;
+  }
+
+  void ReadModelFields() {
+    const auto learn = [this](const SourceText& name, const std::optional<std::string>& text) {
+      const absl::StatusOr<Expression> expression = ParseExpression({name.value, {}});
+      if (!text.has_value() || !expression.ok()) return;
+      const Capture capture{*expression, *text};
+      if (Agrees(capture, 0)) Learn(capture, 0);
+    };
+    for (const ScalarRule& rule : family_.scalars) {
+      const auto fact = facts_.scalars.find(GetFact(rule));
+      if (fact != facts_.scalars.end()) {
+        Set(rule, 0, fact->second);
+      } else if (!rule.model_field.path.value.empty()) {
+        learn(rule.name, FieldText(model_, rule.model_field.path.value));
+      }
+    }
+    for (const StringVariableRule& rule : family_.string_variables) {
+      if (rule.model_field.path.value.empty()) continue;
+      learn(rule.name, FieldText(model_, rule.model_field.path.value));
+    }
+  }
+
+  // Reads a piece that belongs to every model of the family.
+  void LearnPiece(const TemplateRule& piece) {
+    PieceMatcher matcher = NewMatcher(0);
+    matcher.Match(piece, model_);
+    for (const Capture& capture : matcher.captures) Learn(capture, 0);
+    for (const std::string& path : matcher.Elements()) claimed_.insert(path);
+    unread_.insert(unread_.end(), matcher.unmatched.begin(), matcher.unmatched.end());
+  }
+
+  // Reads a piece that the model has, unless its condition is known not to hold.
+  void LearnCondition(const Matched& piece) {
+    std::vector<Literal> literals;
+    GetLiterals(piece.when->root, true, &literals);
+    for (const Literal& literal : literals) {
+      if (Holds(literal, piece.layer) == false) return;
+    }
+    for (const Capture& capture : piece.matcher.captures) {
+      if (!Agrees(capture, piece.layer)) return;
+    }
+    Require(literals, piece.layer);
+    for (const Capture& capture : piece.matcher.captures) Learn(capture, piece.layer);
+  }
+
+  // Notes the value of the only literal that can be the reason why the model lacks a piece.
+  void LearnAbsence(const Expression& when) {
+    std::vector<Literal> literals, open;
+    if (!GetLiterals(when.root, true, &literals)) return;
+    for (const Literal& literal : literals) {
+      const std::optional<bool> holds = Holds(literal, 0);
+      if (holds == false) return;
+      if (!holds.has_value()) open.push_back(literal);
+    }
+    if (open.size() != 1 || open[0].value.value_or(0) != 0) return;
+    open[0].value = open[0].value.has_value() ? std::nullopt : std::optional<double>(0);
+    Require(open, 0);
+  }
+
+  // Returns the known values and those that follow from them, with defaults for the others.
+  ConfigValues Complete() const {
+    ConfigValues all = known_;
+    const int64_t n_layer = facts_.n_layer();
+    for (bool added = true; added;) {  // a value on export may read scalars that follow
+      added = false;
+      for (const ScalarRule& rule : family_.scalars) {
+        const std::string& name = rule.name.value;
+        const std::optional<Expression>& value = rule.value.has_value()       ? rule.value
+                                                 : rule.on_export.has_value() ? rule.on_export
+                                                                              : rule.absent;
+        if (!value.has_value() || all.scalars.count(name) + all.by_layer.count(name) > 0) continue;
+        std::vector<double> values;
+        for (int64_t layer = rule.per_layer ? 1 : 0; layer <= (rule.per_layer ? n_layer : 0);
+             ++layer) {
+          const absl::StatusOr<double> number = Evaluate(*value, all, layer);
+          if (!number.ok()) break;
+          values.push_back(*number);
+        }
+        if (static_cast<int64_t>(values.size()) < (rule.per_layer ? n_layer : 1)) continue;
+        added = true;
+        if (rule.per_layer) {
+          all.by_layer[name] = std::move(values);
+        } else {
+          all.scalars[name] = values[0];
+        }
+      }
+    }
+    return all;
+  }
+
+  static bool Holds(const Equation& equation, const ConfigValues& values) {
+    const absl::StatusOr<double> value = Evaluate(equation.expression, values, equation.layer);
+    return value.ok() && AlmostEqual(*value, equation.value);
+  }
+
+  int64_t CountWrong() const {
+    const ConfigValues all = Complete();
+    return std::count_if(equations_.begin(), equations_.end(),
+                         [&all](const Equation& equation) { return !Holds(equation, all); });
+  }
+
+  // Adds the scalars with defaults on which an expression depends.
+  void CollectUnknown(const Expression& expression, std::set<std::string>* unknown) const {
+    std::set<std::string> names;
+    CollectNames(expression.root, Expr::Kind::kName, &names);
+    for (const std::string& name : names) {
+      const ScalarRule* const rule = FindRule(family_.scalars, name);
+      if (rule == nullptr || known_.scalars.count(name) + known_.by_layer.count(name) > 0 ||
+          !unknown->insert(name).second) {
+        continue;
+      }
+      if (rule->value.has_value()) CollectUnknown(*rule->value, unknown);
+      if (rule->absent.has_value()) CollectUnknown(*rule->absent, unknown);
+    }
+  }
+
+  // Returns values of a scalar by which the equation may hold.
+  std::vector<double> Candidates(const ScalarRule& rule, const Equation& equation) {
+    std::vector<double> values;
+    for (const ScalarChoice& choice : rule.choices) {
+      const absl::StatusOr<double> value = Evaluate(choice.value, known_);
+      if (value.ok()) values.push_back(*value);
+    }
+    if (!values.empty()) return values;
+    if (rule.kind == ScalarKind::kFlag) return {0, 1};
+    const int64_t last = std::max<int64_t>(8, facts_.n_layer());
+    for (int64_t i = 0; i <= last; ++i) values.push_back(static_cast<double>(i));
+    values.push_back(equation.value);
+    // The secant method, exact after one step if the expression is linear in the scalar.
+    constexpr int kSteps = 50;
+    constexpr double kDecimals = 1e9;
+    double& at = known_.scalars[rule.name.value];
+    const auto error = [&](double value) {
+      at = value;
+      const absl::StatusOr<double> result =
+          Evaluate(equation.expression, Complete(), equation.layer);
+      return result.ok() ? *result - equation.value : std::nan("");
+    };
+    double before = 1, now = 2, error_before = error(before);
+    for (int i = 0; i < kSteps; ++i) {
+      const double error_now = error(now);
+      const double next = now - error_now * (now - before) / (error_now - error_before);
+      if (!std::isfinite(next)) break;
+      before = std::exchange(now, next);
+      error_before = error_now;
+    }
+    values.push_back(std::round(now * kDecimals) / kDecimals);  // what people write
+    values.push_back(now);
+    known_.scalars.erase(rule.name.value);
+    if (rule.kind == ScalarKind::kSize || rule.kind == ScalarKind::kCount) {
+      for (double& value : values) {
+        value = std::max(std::round(value), rule.kind == ScalarKind::kSize ? 1.0 : 0.0);
+      }
+    }
+    return values;
+  }
+
+  // Changes defaults, one at a time, until all equations hold.
+  void Solve() {
+    for (int64_t wrong = CountWrong(); wrong > 0;) {
+      std::pair<std::string, double> best;
+      std::set<std::string> tried;
+      int64_t fewest = wrong;
+      const ConfigValues now = Complete();
+      for (const Equation& equation : equations_) {
+        std::set<std::string> unknown;
+        if (Holds(equation, now) || !tried.insert(equation.expression.text.value).second) continue;
+        CollectUnknown(equation.expression, &unknown);
+        for (const std::string& name : unknown) {
+          const ScalarRule& rule = *FindRule(family_.scalars, name);
+          if (rule.per_layer || rule.value.has_value()) continue;
+          for (const double value : Candidates(rule, equation)) {
+            known_.scalars[name] = value;
+            const int64_t count = CountWrong();
+            if (count < fewest) best = {name, value};
+            fewest = std::min(fewest, count);
+          }
+          known_.scalars.erase(name);
+        }
+      }
+      if (fewest == wrong) {
+        for (const std::string& text : tried) unread_.push_back(text);
+        return;
+      }
+      known_.scalars.insert(best);
+      wrong = fewest;
+    }
+  }
+
+  const Family& family_;
+  const v1::Model& model_;
+  ConfigValues facts_;             // for expressions of the description
+  std::vector<v1::Model> layers_;  // the description with one layer each
+  std::set<std::string> claimed_;
+  ConfigValues known_;
+  std::map<std::string, std::map<int64_t, double>> by_layer_;  // known values, by layer from 1
+  std::vector<Equation> equations_;
+  std::vector<std::string> unread_;
+};
+
+}  // namespace
+
+ModelValues ReadModelValues(const Family& family, const v1::Model& model,
+                            const std::map<std::string, double>& facts) {
+  return ModelReader(family, model, facts).Read();
+}
+
+}  // namespace plumb
