@@ -159,7 +159,9 @@ class PieceMatcher {
       at = end + next.size();
     }
     captures.insert(captures.end(), found.begin(), found.end());
-    ++weight;
+    // An expression alone can have any value, unless it is a name.
+    const bool is_open = n == 1 && pattern.literals[0].empty() && pattern.literals[1].empty();
+    if (!is_open || pattern.expressions[0].root.kind == Expr::Kind::kName) ++weight;
     return true;
   }
 
@@ -463,17 +465,21 @@ class ModelReader {
     Require(open, 0);
   }
 
-  // Returns the known values and those that follow from them, with defaults for the others.
+  // Returns the known values and those that follow from them, with values on export or defaults for
+  // the others.
   ConfigValues Complete() const {
     ConfigValues all = known_;
     const int64_t n_layer = facts_.n_layer();
-    for (bool added = true; added;) {  // a value on export may read scalars that follow
+    // A value on export may read scalars that follow. It has no effect if they depend on it.
+    bool added = true, uses_exported = true;
+    while (added || std::exchange(uses_exported, false)) {
       added = false;
       for (const ScalarRule& rule : family_.scalars) {
         const std::string& name = rule.name.value;
-        const std::optional<Expression>& value = rule.value.has_value()       ? rule.value
-                                                 : rule.on_export.has_value() ? rule.on_export
-                                                                              : rule.absent;
+        const bool is_exported = uses_exported && rule.on_export.has_value();
+        const std::optional<Expression>& value = rule.value.has_value() ? rule.value
+                                                 : is_exported          ? rule.on_export
+                                                                        : rule.absent;
         if (!value.has_value() || all.scalars.count(name) + all.by_layer.count(name) > 0) continue;
         std::vector<double> values;
         for (int64_t layer = rule.per_layer ? 1 : 0; layer <= (rule.per_layer ? n_layer : 0);

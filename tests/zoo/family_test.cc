@@ -224,5 +224,42 @@ TEST(FamilyExportTest, ReadsTheFieldsThatImportSets) {
             Json({{"model_type", "f"}, {"layers", 7}, {"eps", 2}, {"bias", false}}));
 }
 
+TEST(FamilyExportTest, ReadsThePiecesInReverse) {
+  const absl::StatusOr<Family> family = Parse(
+      "scalar { name: 'window' field: 'window' kind: COUNT absent: '9' null: '0' }\n"
+      "scalar { name: 'slides' field: 'types' choice { is: 'full' value: '0' }\n"
+      "  choice { is: 'local' } per_layer: true }\n"
+      "scalar { name: 'n_shared' field: 'shared' kind: SIZE absent: '2' }\n"
+      "scalar { name: 'd_expert' field: 'width' kind: SIZE }\n"
+      "scalar { name: 'scales' field: 'scales' kind: FLAG absent: '0' }\n"
+      "scalar { name: 'old' field: 'old' kind: FLAG absent: '1' on_export: '0' }\n"
+      "model { when: 'window' set { attention { window: '${window} * (${slides})' } } }\n"
+      "model { when: 'scales' set { attention { scale: '1' } } }\n"
+      "model { set { block { sublayer { name: 'moe' experts {\n"
+      "  d_ff: '${d_expert}' shared_d_ff: '${n_shared * d_expert}' } } } } }");
+  ASSERT_TRUE(family.ok()) << family.status();
+  const std::string model =
+      "n_layer: 2 attention { window: '5 * (layer % 2)' scale: '1' } block {\n"
+      "  sublayer { attention {} }\n"
+      "  sublayer { name: 'moe' experts { d_ff: '4' shared_d_ff: '12' } } }";
+  std::vector<std::string> unread;
+  EXPECT_EQ(ConfigForModel(*family, model, {}, Json::object(), &unread).value(),
+            Json({{"model_type", "f"},
+                  {"layers", 2},
+                  {"window", 5},
+                  {"types", {"local", "full"}},
+                  {"shared", 3},
+                  {"width", 4},
+                  {"scales", true},
+                  {"old", false}}));
+  EXPECT_TRUE(unread.empty());
+  // A piece that the model lacks decides the only open value of its condition.
+  const std::string none =
+      "n_layer: 1 block { sublayer { name: 'moe' experts { d_ff: '4' shared_d_ff: '2 * x' } } }";
+  EXPECT_FALSE(ConfigForModel(*family, none, {}, Json::object(), &unread).ok());  // 'types'
+  EXPECT_EQ(unread, std::vector<std::string>(
+                        {"block.sublayer[moe].experts.shared_d_ff = ${n_shared * d_expert}"}));
+}
+
 }  // namespace
 }  // namespace plumb
