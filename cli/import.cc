@@ -194,7 +194,8 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
       "  plumb export runs/mine --family llama --out mine-llama\n"
       "  plumb export mine.pbtxt --format pytorch --out mine-torch\n\n"
       "A model that the family's config.json cannot describe is refused, with the first op that\n"
-      "differs.");
+      "differs and the values that have another form. config.json follows from the model, unless\n"
+      "that of the import describes it.");
   RunWhenSelected(app, flags, Export, invocation);
 }
 

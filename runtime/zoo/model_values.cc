@@ -27,7 +27,8 @@ struct Capture {
   std::string text;
 };
 
-// Compares a piece of a family with a description, and collects the captures of its templates.
+// Comparison of a piece of a family with a description, which collects the captures of its
+// templates.
 class PieceMatcher {
  public:
   // `agrees` decides whether a capture is possible. `claimed` are the paths of elements that belong
@@ -57,7 +58,7 @@ class PieceMatcher {
   std::vector<std::string> unmatched;
   int weight = 0;  // number of values that match
 
-  // Paths of the matched elements that have no name.
+  // Returns the paths of the matched elements that have no name.
   std::set<std::string> Elements() const {
     std::set<std::string> paths;
     for (const auto& [own, other] : elements_) paths.insert(other);
