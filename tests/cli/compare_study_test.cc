@@ -65,10 +65,12 @@ TEST_F(CompareStudyTest, WritesTablesAndAReport) {
   EXPECT_THAT(Read("study/report.html"), HasSubstr(",\"seconds_per_step\":["));
   EXPECT_FALSE(report.contains("seconds_per_step"));
   // Paths are in report.json alone, because the page is sent to others.
-  EXPECT_EQ(report["models"][0]["file"], Path("pre.pbtxt"));
+  const std::string file = report["models"][0]["file"];
+  const std::string directory = file.substr(0, file.rfind('/') + 1);
+  EXPECT_GT(directory.size(), 5);
   EXPECT_THAT(Read("study/report.html"),
               AllOf(HasSubstr("\"file\":\"pre.pbtxt\""), HasSubstr("\"path\":\"names.txt\""),
-                    Not(HasSubstr(":\"/")), Not(HasSubstr(Path("")))));
+                    HasSubstr("\"path\":\"rms_norm.so\""), Not(HasSubstr(directory))));
   const Json& figures = report["groups"][1]["result"];
   EXPECT_EQ(figures["runs"], 3);
   const double mean = figures["mean"];  // of the validation loss, which is the judged metric
