@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "plumb/v1/model.schema.h"
@@ -101,14 +102,20 @@ absl::Status SetModelFields(const Family& family, const ConfigValues& values, v1
   return absl::OkStatus();
 }
 
+// Sets the value at a path. A number at its end is an index of a list.
 void SetKey(absl::string_view path, Json value, Json* config) {
   Json* at = config;
   const std::vector<std::string> names = absl::StrSplit(path, '.');
+  size_t index;
+  const bool is_index = names.size() > 1 && absl::SimpleAtoi(names.back(), &index);
   for (size_t i = 0; i + 1 < names.size(); ++i) {
-    if (!(*at)[names[i]].is_object()) (*at)[names[i]] = Json::object();
+    const bool is_list = is_index && i + 2 == names.size();
     at = &(*at)[names[i]];
+    if (is_list ? !at->is_array() : !at->is_object()) {
+      *at = is_list ? Json::array() : Json::object();
+    }
   }
-  (*at)[names.back()] = std::move(value);
+  (is_index ? (*at)[index] : (*at)[names.back()]) = std::move(value);
 }
 
 // Returns the number in the JSON type of its kind.

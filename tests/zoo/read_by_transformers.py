@@ -113,10 +113,17 @@ def runs_of(binary, files, name, scratch):
         return compare(at("bf16"))
 
     def lora():
-        train(binary, model, scratch, at("lora"), "--init", imported, *LORA)
+        try:
+            train(binary, model, scratch, at("lora"), "--init", imported, *LORA)
+        except Failed as error:
+            if "matches no tensor" not in str(error):
+                raise
+            raise Refused("lora adapts q and v of attention, which the model does not have") from error
         return compare(at("lora"))
 
     def by_peft():
+        if not os.path.exists(at("lora")):
+            raise Refused("there is no adapter")
         export(binary, at("lora"), at("adapter"), "--family", family, "--adapter")
         if peft is None:
             raise Refused("peft is not installed")
