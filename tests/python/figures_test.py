@@ -126,7 +126,7 @@ class DrawnTest(FiguresTest):
         axes = plumb.figures.sweep(self.path, "train.learning_rate")
         self.assertEqual(self.lines(axes), {"pre": ([0.001, 0.01], [2.0, 1.5]), "post": ([0.001, 0.01], [3.0, 1.5])})
         self.assertEqual((axes.get_xscale(), axes.get_xlabel()), ("log", "learning_rate"))
-        with self.assertRaisesRegex(ValueError, "several settings, give one: train.learning_rate, model.mlp.activation"):
+        with self.assertRaisesRegex(ValueError, "give a setting; the study has train.learning_rate, model.mlp.activation"):
             plumb.figures.sweep(self.path)
         for unknown in ("model.mlp.activation", "train.seed"):
             with self.assertRaisesRegex(KeyError, "with numbers; the settings are: train.learning_rate, model.mlp"):
@@ -158,7 +158,7 @@ class DrawnTest(FiguresTest):
         self.write(data)
         for draw in (plumb.figures.curves, plumb.figures.ranking, plumb.figures.differences):
             draw(self.path).figure.canvas.draw()
-        with self.assertRaisesRegex(ValueError, "the study has no grid"):
+        with self.assertRaisesRegex(ValueError, "the study has none, without a grid"):
             plumb.figures.sweep(self.path)
         with self.assertRaisesRegex(KeyError, "no setting 'a'; the settings are: none, without a grid"):
             plumb.figures.heat_map(self.path, "a", "b")

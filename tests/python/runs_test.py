@@ -286,7 +286,7 @@ class RunsTest(unittest.TestCase):
                 (lambda: compare([PRE, wrong]), r"models\[1\] must be a Spec, its text or a file, not float"),
                 (lambda: compare({"a": wrong}), "a must be a Spec, its text or a file, not float"),
                 (lambda: compare(data=wrong), "data must be a file, or a list of texts"),
-                (lambda: compare(data=["a", wrong]), r"data\[1\] must be a text, or a dict .* not float"),
+                (lambda: compare(data=["a", wrong]), r"data\[1\] must be a text, or prompt and completion, not float"),
                 (lambda: compare(recipe=wrong), "recipe must be a recipe's text or a file, not float"),
                 (lambda: compare(seeds=wrong), "seeds must be an integer, not float"),
                 (lambda: compare(seeds=[1, wrong]), r"seeds\[1\] must be an integer, not float"),
@@ -298,11 +298,15 @@ class RunsTest(unittest.TestCase):
                 (lambda: train(tokenizer=wrong), "tokenizer must be a Tokenizer, a file or a directory, not float"),
                 (lambda: plumb.describe(wrong), "model must be a Spec, its text or a file, not float"),
                 (lambda: plumb.theory(wrong), "model must be a Spec, its text or a file, not float"),
-                (lambda: plumb.report([wrong], out=self.path("report")), "sources must be Studies, Runs or directories")):
+                (lambda: plumb.report([wrong], out=self.path("report")), "run must be a Run or its directory, not float")):
             with self.assertRaisesRegex(TypeError, error):
                 call()
         with self.assertRaisesRegex(ValueError, "is set by the argument data; drop it in set"):
             train(data=["anna"], set={"train.data.format": "TEXT"})
+        with open(self.path("data.jsonl"), "w", encoding="utf-8") as file:
+            file.write("own")
+        with self.assertRaises(FileExistsError):  # a file of the user is not replaced
+            plumb.train(PRE, ["anna"], out=self.directory)
         with self.assertRaisesRegex(ValueError, "would be the file of two models"):
             compare({"a b": plumb.Spec("n_layer: 1"), "a_b": plumb.Spec("n_layer: 2")})
         for text, place in (("max_steps: 3\nbatch: 2", ("recipe", 2, 1)), ("max_stepz: 3", ("recipe", 1, 1))):
@@ -336,8 +340,8 @@ class RunsTest(unittest.TestCase):
             run.sample("a")
         self.assertEqual(study.run("pre", 1).path, study.run("pre", 1, next(
             row["cell"] for row in study.best() if row["model"] == "pre")).path)
-        for wrong, error in ((("pri", 1), "no model 'pri'; there are pre, post"), (("pre", 3), "no run of .* with seed 3"),
-                             (("pre", 1, "x"), "no cell 'x'; there are learning_rate=0.003")):
+        for wrong, error in ((("pri", 1), "no run of pri, .* with seed 1; it has those of pre, learning_rate=0.003; "),
+                             (("pre", 3), "no run of pre, .* with seed 3"), (("pre", 1, "x"), "no run of pre, x with")):
             with self.assertRaisesRegex(KeyError, error):
                 study.run(*wrong)  # type: ignore[arg-type]
         again = plumb.report([study, study.run("pre", 1).path], out=self.path("report"))

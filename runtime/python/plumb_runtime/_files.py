@@ -2,12 +2,10 @@
 """Arguments that are files, or objects that become files, and settings of the library's text formats."""
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Optional, Union
 
 from .model import Spec
@@ -15,8 +13,7 @@ from .tokenizer import Tokenizer
 from .training import recipe_text
 
 Path = Union[str, "os.PathLike[str]"]
-Source = Union[Path, Spec]  # a model; a str is a path or the model's text
-Recipe = Path  # a str is a path or the recipe's text
+Source = Union[Path, Spec]  # a model; a str of it, or of a recipe, is a path or the text
 Data = Union[Path, Iterable[Union[str, Mapping[str, str]]]]
 Settings = Optional[Mapping[str, object]]
 
@@ -29,18 +26,13 @@ def value_text(value: object) -> str:
 def settings_of(settings: Settings) -> list[str]:
     """Returns {"train.max_steps": 200} as ["train.max_steps=200"]."""
     if not isinstance(settings or {}, Mapping):
-        raise TypeError(f"set must be a dict of fields, such as {{\"train.max_steps\": 200}}, not {kind_of(settings)}")
+        raise TypeError(f"set must be a dict of fields, {{\"train.max_steps\": 200}}, not {type(settings).__name__}")
     return [f"{field}={value_text(value)}" for field, value in (settings or {}).items()]
 
 
 def quoted(text: str) -> str:
     """Returns a string of protobuf's text format."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def kind_of(value: object) -> str:
-    """Returns the name of a value's type."""
-    return type(value).__name__
 
 
 def is_text(source: object) -> bool:
@@ -53,12 +45,12 @@ def file_path(value: object, name: str, kinds: str) -> str:
     """Returns the path of a file. Raises TypeError if `value` is no path, with what else the argument may be."""
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    raise TypeError(f"{name} must be {kinds}, not {kind_of(value)}")
+    raise TypeError(f"{name} must be {kinds}, not {type(value).__name__}")
 
 
-def write_input(path: str, text: str, replaces: bool) -> str:
-    """Writes an argument into the directory of a run or a study, and returns its absolute path. Raises FileExistsError
-    if the file has another text, unless it `replaces` it."""
+def write_input(path: str, text: str, replaces: bool = False) -> str:
+    """Writes an argument into the directory of a run or a study, and returns its absolute path. Unless it `replaces`
+    the file, raises FileExistsError if there is one with another text, which may be the user's own."""
     path = os.path.abspath(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
@@ -67,8 +59,8 @@ def write_input(path: str, text: str, replaces: bool) -> str:
     except FileExistsError:
         with open(path, encoding="utf-8") as file:
             if file.read() != text:
-                raise FileExistsError(f"{path}: was another one when this was trained; choose another out, or in "
-                                      "compare() overwrite=True") from None
+                raise FileExistsError(f"{path}: has other contents; choose another out, or in compare() "
+                                      "overwrite=True") from None
     return path
 
 
@@ -79,35 +71,25 @@ def model_of(source: object, name: str = "model") -> Union[Spec, str]:
     return Spec(str(source), name) if is_text(source) else file_path(source, name, "a Spec, its text or a file")
 
 
-def model_file(source: object, directory: Path, replaces: bool = True) -> str:
+def model_file(source: object, directory: Path) -> str:
     """Returns the path of a model's file, for an object or a text one in `directory`."""
     found = model_of(source)
-    if isinstance(found, Spec):
-        return write_input(os.path.join(directory, "model.pbtxt"), str(found), replaces)
-    return found
-
-
-@contextlib.contextmanager
-def spec_file(source: object) -> Iterator[str]:
-    """Returns the path of a model's file, which is temporary if the model has none."""
-    with tempfile.TemporaryDirectory(prefix="plumb-") as directory:
-        yield model_file(source, directory)
+    return found if isinstance(found, str) else write_input(os.path.join(directory, "model.pbtxt"), str(found))
 
 
 def named_spec(source: object, name: str) -> Spec:
     """Returns a copy of a model with another name; its imports are absolute."""
     found = model_of(source, name)
-    if isinstance(found, Spec):
-        spec = Spec(str(found), name)
-    else:
+    text = str(Spec.from_file(found) if isinstance(found, str) else found)
+    if isinstance(found, str):
         directory = quoted(os.path.dirname(os.path.abspath(found)) + os.sep)[:-1]
-        text = str(Spec.from_file(found))
-        spec = Spec(re.sub(r'^import: "(?!/)', lambda _: f"import: {directory}", text, flags=re.M), name)
+        text = re.sub(r'^import: "(?!/)', lambda _: f"import: {directory}", text, flags=re.M)
+    spec = Spec(text, name)
     spec["name"] = name
     return spec
 
 
-def recipe_file(recipe: object, directory: Path, replaces: bool = True) -> Optional[str]:
+def recipe_file(recipe: object, directory: Path, replaces: bool = False) -> Optional[str]:
     """Returns the path of a recipe's file, for a text, which is checked, one in `directory`; None for None."""
     if recipe is None:
         return None
@@ -118,7 +100,7 @@ def recipe_file(recipe: object, directory: Path, replaces: bool = True) -> Optio
 
 
 def data_file(data: object, tokenizer: object, settings: Settings, directory: Path,
-              replaces: bool) -> tuple[str, dict[str, object]]:
+              replaces: bool = False) -> tuple[str, dict[str, object]]:
     """Returns the path of the data and the settings, with those of data and a tokenizer in memory, which are written to
     `directory`. Raises ValueError if `settings` has one of their fields."""
     settings_of(settings)  # checks them
@@ -129,7 +111,7 @@ def data_file(data: object, tokenizer: object, settings: Settings, directory: Pa
         rows = [{"text": row} if isinstance(row, str) else row for row in data]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
-                raise TypeError(f"data[{i}] must be a text, or a dict of prompt and completion, not {kind_of(row)}")
+                raise TypeError(f"data[{i}] must be a text, or prompt and completion, not {type(row).__name__}")
         own["train.data.format"] = "JSONL"
         path = write_input(os.path.join(directory, "data.jsonl"),
                            "".join(json.dumps(dict(row)) + "\n" for row in rows), replaces)

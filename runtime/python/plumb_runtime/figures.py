@@ -13,7 +13,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 from .studies import Study, outcome_key
@@ -74,8 +74,7 @@ def sweep(study: Source, setting: Optional[str] = None, *, axes: Any = None) -> 
     if setting is None:
         names = _settings(report)
         if len(names) != 1:
-            found = f"several settings, give one: {', '.join(names)}" if names else "no grid"
-            raise ValueError(f"the study has {found}")
+            raise ValueError(f"give a setting; the study has {', '.join(names) or 'none, without a grid'}")
         setting = names[0]
     try:
         losses = {(model, float(value)): result for (model, value), result in _losses(report, [setting]).items()}
@@ -104,7 +103,7 @@ def heat_map(study: Source, x: str, y: str, *, model: Optional[str] = None, axes
     number = 0 if model is None else models.index(model)
     means = {(column, row): result[0] for (own, column, row), result in _losses(report, [x, y]).items()
              if own == number and math.isfinite(result[0])}
-    columns, rows = _ordered(column for column, _ in means), _ordered(row for _, row in means)
+    columns, rows = (list(dict.fromkeys(group["settings"][field] for group in report["groups"])) for field in (x, y))
     axes = _axes(axes)
     grid = [[means.get((column, row), math.nan) for column in columns] for row in rows]
     image = axes.imshow(grid, origin="lower", aspect="auto", cmap="viridis")
@@ -112,8 +111,8 @@ def heat_map(study: Source, x: str, y: str, *, model: Optional[str] = None, axes
     for i, row in enumerate(grid):
         for j, mean in enumerate(row):
             if not math.isnan(mean):
-                is_dark = image.norm(mean) < 0.6
-                axes.text(j, i, f"{mean:.3f}", ha="center", va="center", color="white" if is_dark else "black")
+                color = "white" if image.norm(mean) < 0.6 else "black"
+                axes.text(j, i, f"{mean:.3f}", ha="center", va="center", color=color)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.set(title=models[number], xlabel=x.split(".", 1)[-1], ylabel=y.split(".", 1)[-1])
@@ -221,15 +220,6 @@ def _losses(report: Mapping[str, Any], fields: Sequence[Optional[str]]) -> dict[
         key, result = (group["model"], *(group["settings"][field] for field in fields)), _interval(group["result"])
         found[key] = min(found.get(key, result), result)
     return found
-
-
-def _ordered(values: Iterable[str]) -> list[str]:
-    """Returns the different values, as numbers in ascending order if all are numbers."""
-    different = list(dict.fromkeys(values))
-    try:
-        return sorted(different, key=float)
-    except ValueError:
-        return different
 
 
 def _dots(axes: Any, report: Mapping[str, Any], rows: Sequence[tuple[Mapping[str, Any], str]], label: str) -> Any:

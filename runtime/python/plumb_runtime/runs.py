@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _structs as structs
 from ._calls import Callbacks, Interruptible, call, functions_of, guarded
-from ._files import Data, Path, Recipe, Settings, Source, data_file, file_path, model_file, recipe_file, settings_of
+from ._files import Data, Path, Settings, Source, data_file, file_path, model_file, recipe_file, settings_of
 from .errors import Cancelled, Code, Error
 from .model import Model
 from .progress import Progress, table
@@ -195,7 +195,7 @@ def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = F
     return Run(path, runtime, average=average)
 
 
-def train(model: Source, data: Data, recipe: Optional[Recipe] = None, *, out: Path, set: Settings = None,
+def train(model: Source, data: Data, recipe: Optional[Path] = None, *, out: Path, set: Settings = None,
           tokenizer: Union[Tokenizer, Path, None] = None, init: Union[Run, Path, None] = None, resume: bool = False,
           probe_every: int = 0, probe_points: Sequence[str] = (), stop_at: int = 0,
           callbacks: Callbacks[RunStep] = (), progress: Optional[bool] = None,
@@ -226,9 +226,8 @@ def train(model: Source, data: Data, recipe: Optional[Recipe] = None, *, out: Pa
             return guarded(body) or int(interruptible.stops())
 
         on_step = structs.RunStepFn(receive)
-        is_new = not os.path.exists(os.path.join(out, "model.pbtxt"))
         of_model, of_recipe = model_file(model, directory), recipe_file(recipe, directory)
-        path, settings = data_file(data, tokenizer, set, out, replaces=is_new)
+        path, settings = data_file(data, tokenizer, set, out)
         words, points = _strings(settings_of(settings)), _strings(probe_points)
         training = structs.RunTraining(
             resume=int(resume), model=os.fsencode(of_model), data=os.fsencode(path),

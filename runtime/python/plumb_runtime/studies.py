@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 from . import _structs as structs
 from ._arguments import integer
 from ._calls import Callbacks, Interruptible, call, functions_of, guarded
-from ._files import (Data, Path, Recipe, Settings, Source, data_file, kind_of, model_of, named_spec, quoted,
+from ._files import (Data, Path, Settings, Source, data_file, model_of, named_spec, quoted,
                      recipe_file, settings_of, value_text, write_input)
 from .model import Spec
 from .progress import Line, duration, table
@@ -82,23 +82,22 @@ class Study:
         """Opens the run of a model with a seed: its metrics and, if the study keeps its weights, its model. `cell`:
         such as "learning_rate=0.01"; None: the model's best, or the only one. Raises KeyError if there is no such
         run."""
-        names, cells = [one["name"] for one in self.report["models"]], self.report["cells"] or [""]
-        if model not in names:
-            raise KeyError(f"no model {model!r}; there are {', '.join(names)}")
-        number = names.index(model)
+        models, cells = [one["name"] for one in self.report["models"]], self.report["cells"] or [""]
+        groups = {(models[one["model"]], cells[one["cell"]]): one["name"] for one in self.report["groups"]}
         if cell is None:
-            cell = cells[self.report["best"]["models"][number]["cell"] if self.report.get("best") else 0]
-        if cell not in cells:
-            raise KeyError(f"no cell {cell!r}; there are {', '.join(cells)}")
-        place = (number, cells.index(cell))
-        group = next((one["name"] for one in self.report["groups"] if (one["model"], one["cell"]) == place), "")
-        runs = self.runs
-        hashes = [run_hash for name, own, run_hash in zip(runs["group"], runs["seed"], runs["run_hash"])
-                  if (name, own) == (group, seed)]
-        for path in glob.glob(os.path.join(glob.escape(self.path), "runs", "*", "run.json")) if hashes else ():
-            if _identity_hash(path) == hashes[0]:
+            best = {row["model"]: row["cell"] for row in self.best()} if self.report.get("best") else {}
+            cell = best.get(model, cells[0])
+        runs, place = self.runs, (groups.get((model, cell)), seed)
+        hashes = [run_hash for *own, run_hash in zip(runs["group"], runs["seed"], runs["run_hash"])
+                  if tuple(own) == place]
+        for path in glob.glob(os.path.join(glob.escape(self.path), "runs", "*", "run.json")):
+            with open(path, encoding="utf-8") as file:  # whose hash is that in runs.csv
+                identity = json.load(file).get("identity")
+            text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            if hashlib.sha256(text.encode()).hexdigest()[:16] in hashes:
                 return Run(os.path.dirname(path), runtime)
-        raise KeyError(f"{self.path} has no run of {group or model!r} with seed {seed}")
+        raise KeyError(f"{self.path} has no run of {', '.join(filter(None, (model, cell)))} with seed {seed}; it has "
+                       f"those of {'; '.join(groups.values())}")
 
     def differences(self) -> list[dict[str, Any]]:
         """Returns the difference of each pair of models in each cell, of runs with the same seeds: `mean` of the
@@ -130,14 +129,6 @@ class Study:
         return f"<p>{html.escape(self.conclusion)}</p>{table(found['columns'], rows)}"
 
 
-def _identity_hash(path: str) -> str:
-    """Returns the run_hash of the run with this run.json."""
-    with open(path, encoding="utf-8") as file:
-        identity = json.load(file).get("identity")
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 class StudyProgress(NamedTuple):
     """Progress of compare(): numbers of `runs`, of those that have `ended`, and of those of them that are `reused`; of
     `steps` of the runs that are trained, and of `steps_taken`. `new` are the directories of the runs that have ended
@@ -159,7 +150,7 @@ def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
 
 
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Data,
-            recipe: Optional[Recipe] = None, *, out: Path,
+            recipe: Optional[Path] = None, *, out: Path,
             grid: Optional[Mapping[str, Union[str, Sequence[object]]]] = None,
             seeds: Union[int, Sequence[int]] = 3, choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None,
             tokenizer: Union[Tokenizer, Path, None] = None, match: str = "steps", init: Union[Run, Path, None] = None,
@@ -184,9 +175,8 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     Ctrl-C, a callback's False (which raises Cancelled) or its exception end the call with the runs' checkpoints; the
     same call continues. Raises Error, with file, line and column for errors in files."""
     out = os.fspath(out)
-    replaces = overwrite or not os.path.exists(os.path.join(out, "study.pbtxt"))
-    paths = _model_paths(models, os.path.join(out, "models"), replaces)
-    path, settings = data_file(data, tokenizer, set, out, replaces)
+    paths = _model_paths(models, os.path.join(out, "models"), overwrite)
+    path, settings = data_file(data, tokenizer, set, out, overwrite)
     functions, line, begin = functions_of(callbacks), Line(progress), time.monotonic()
     seen = _ended_runs(out)
     told = -1  # number of ended runs at the last call
@@ -207,7 +197,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
 
         study = os.path.join(directory, "study.pbtxt")
         with open(study, "w", encoding="utf-8") as file:
-            file.write(_study_text(paths, path, recipe_file(recipe, out, replaces), grid or {}, seeds,
+            file.write(_study_text(paths, path, recipe_file(recipe, out, overwrite), grid or {}, seeds,
                                    choosing_seeds, margin, settings, match, None if init is None else run_path(init),
                                    samples, probe_every, probe_points, keep_checkpoints))
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
@@ -263,7 +253,7 @@ def _study_text(paths: Sequence[str], data: str, recipe: Optional[str],
     lines += [f"set: {quoted(setting)}" for setting in settings_of(set)]
     for field, values in grid.items():
         if not isinstance(values, Iterable):
-            raise TypeError(f"grid[{field!r}] must be a list of values, not {kind_of(values)}")
+            raise TypeError(f"grid[{field!r}] must be a list of values, not {type(values).__name__}")
         each = [values] if isinstance(values, str) else values
         texts = " ".join(f"value: {quoted(value_text(value))}" for value in each)
         lines.append(f"grid {{ field: {quoted(field)} {texts} }}")

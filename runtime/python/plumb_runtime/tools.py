@@ -7,11 +7,12 @@ import base64
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 from ._command import program
-from ._files import Path, Settings, Source, file_path, model_of, quoted, settings_of, spec_file, value_text
+from ._files import Path, Settings, Source, model_file, model_of, quoted, settings_of, value_text
 from .errors import Code, Error
 from .model import Model, Spec
 from .progress import table
@@ -149,18 +150,17 @@ def bench(model: Source, *, only: Optional[str] = None, batch: Optional[int] = N
 
 
 def _of_model(command: str, model: Source, set: Settings, options: Sequence[str]) -> dict[str, Any]:
-    with spec_file(model) as path:
+    with tempfile.TemporaryDirectory(prefix="plumb-") as directory:
         settings = [word for setting in settings_of(set) for word in ("--set", setting)]
-        return run_json([command, path, *settings, *options])
+        return run_json([command, model_file(model, directory), *settings, *options])
 
 
 def report(sources: Union[Study, Run, Path, Sequence[Union[Study, Run, Path]]], *, out: Path) -> Study:
     """Writes the report and the tables of studies and runs, trained by any commands, into the directory `out`, like
     `plumb report`, and returns it as a Study."""
     each = [sources] if isinstance(sources, (Study, Run, str, os.PathLike)) else sources
-    _run(["report", *(source.path if isinstance(source, (Study, Run)) else
-                      file_path(source, "sources", "Studies, Runs or directories") for source in each),
-          "--out", os.fspath(out)])
+    paths = [source.path if isinstance(source, Study) else run_path(source) for source in each]
+    _run(["report", *paths, "--out", os.fspath(out)])
     return Study(out)
 
 

@@ -301,15 +301,12 @@ class Trainer(Object):
     def gradients(self) -> dict[str, Tensor]:
         """Returns the gradients of the last step for all parameters that the recipe does not freeze, by name. Raises
         Error before the first step."""
-        found, error = {}, None
+        found: list[Tensor] = []
         for i in range(len(self._model)):
             try:
-                tensor = self.gradient(i)
-                found[tensor.name] = tensor
-            except Error as raised:
-                if raised.code != Code.FAILED_PRECONDITION:
+                found.append(self.gradient(i))
+            except Error as error:
+                is_last = i + 1 == len(self._model)
+                if error.code != Code.FAILED_PRECONDITION or (is_last and not found):
                     raise
-                error = raised
-        if error is not None and not found:
-            raise error
-        return found
+        return {tensor.name: tensor for tensor in found}
