@@ -234,8 +234,14 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
                         : scope_.point_may_change_width ? assignment.value.width
                                                         : scope_.channels;
   if ((becomes_stream || is_point) && !IsTensorOfWidth(assignment.value, width)) {
-    return Error(statement.value, absl::StrCat("\"", name, "\" carries a tensor [batch, seq, ",
-                                               width, "]; this is ", TypeName(assignment.value)));
+    std::string hint;
+    if (assignment.value.is_number()) hint = absl::StrCat("; write 0 * ", is_point ? name : "x");
+    if (!hint.empty() && assignment.value.constant != 0) {
+      absl::StrAppend(&hint, " + ", statement.value.ToString());
+    }
+    return Error(statement.value,
+                 absl::StrCat("\"", name, "\" carries a tensor [batch, seq, ", width, "]; this is ",
+                              TypeName(assignment.value), hint));
   }
   Variables& variables = indexed ? walk_.indexed : becomes_stream ? walk_.streams : locals_;
   Variable& variable = variables[name];

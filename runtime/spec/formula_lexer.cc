@@ -2,13 +2,18 @@
 #include "runtime/spec/formula_lexer.h"
 
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
@@ -20,14 +25,32 @@ constexpr size_t kMaxLength = 2000;
 // byte number.
 std::string ShowCharacter(const std::string& s, size_t i) {
   const unsigned char first = static_cast<unsigned char>(s[i]);
-  if (absl::ascii_isprint(first)) return absl::StrCat("\"", s.substr(i, 1), "\"");
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  bool whole = length > 0 && first < 0xf5 && i + length <= s.size();
-  for (size_t k = 1; whole && k < length; ++k) {
-    whole = (static_cast<unsigned char>(s[i + k]) & 0xc0) == 0x80;
+  size_t end = i;
+  if (!absl::ascii_iscntrl(first) && NextCodePoint(s, &end).has_value()) {
+    return absl::StrCat("\"", s.substr(i, end - i), "\"");
   }
-  if (whole) return absl::StrCat("\"", s.substr(i, length), "\"");
   return absl::StrFormat("the byte 0x%02x", first);
+}
+
+// Returns `; write "gamma"` for the character at `i`; "" if nothing is known to replace it.
+std::string WriteInstead(const std::string& s, size_t i) {
+  constexpr std::pair<const char*, const char*> kSymbols[] = {
+      {"&&", "and"}, {"||", "or"}, {"!", "not"},  {":=", "="},  {"←", "="},  {"·", "*"},
+      {"×", "*"},    {"⊙", "*"},   {"÷", "/"},    {"−", "-"},   {"≤", "<="}, {"≥", ">="},
+      {"≠", "!="},   {"²", "^2"},  {"√", "sqrt"}, {"Σ", "sum"}, {"∑", "sum"}};
+  constexpr const char* kGreek[] = {
+      "alpha", "beta",   "gamma",   "delta", "epsilon", "zeta",    "eta",  "theta", "iota",
+      "kappa", "lambda", "mu",      "nu",    "xi",      "omicron", "pi",   "rho",   "sigma",
+      "sigma", "tau",    "upsilon", "phi",   "chi",     "psi",     "omega"};
+  const absl::string_view rest = absl::string_view(s).substr(i);
+  for (const auto& [symbol, replacement] : kSymbols) {
+    if (absl::StartsWith(rest, symbol)) return absl::StrCat("; write \"", replacement, "\"");
+  }
+  constexpr uint32_t kAlpha = 0x3b1, kCapitalAlpha = 0x391;
+  const uint32_t letter = NextCodePoint(s, &i).value_or(0);
+  const uint32_t index = letter - (letter >= kAlpha ? kAlpha : kCapitalAlpha);
+  if (index >= std::size(kGreek)) return "";
+  return absl::StrCat("; write \"", kGreek[index], "\"");
 }
 
 }  // namespace
@@ -100,12 +123,9 @@ absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const SourceText& sour
       } else if (std::string("+-*/%^(),=<>[]").find(s[i]) != std::string::npos) {
         token.text = s.substr(i, 1);
       } else {
-        std::string hint;
-        if (two == "&&") hint = "; write \"and\"";
-        if (two == "||") hint = "; write \"or\"";
-        if (two[0] == '!') hint = "; write \"not\"";
-        return ErrorInText(source, i,
-                           absl::StrCat("a formula cannot hold ", ShowCharacter(s, i), hint));
+        return ErrorInText(
+            source, i,
+            absl::StrCat("a formula cannot hold ", ShowCharacter(s, i), WriteInstead(s, i)));
       }
       i += token.text.size();
     }

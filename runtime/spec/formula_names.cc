@@ -285,10 +285,18 @@ std::vector<std::string> FormulaEval::KnownNames() const {
 }
 
 std::string FormulaEval::HintFor(const std::string& name) const {
+  const bool is_in_layers =
+      scope_.kind == FormulaScope::Kind::kEach || scope_.kind == FormulaScope::Kind::kBlock;
+  const std::string begin = absl::StrCat(
+      "; to keep its value from layer to layer, write also begin: \"", name, " = 0 * x\"");
   for (const Statement& statement : *statements_) {
-    if (statement.target != name || &statement == current_) continue;
-    if (&statement > current_) return "; it is set further down";
-    return absl::StrCat("; the condition under which it is set does not hold", scalars_.Where());
+    if (statement.target != name) continue;
+    const std::string hint = is_in_layers && statement.index.empty() ? begin : "";
+    if (&statement > current_) return absl::StrCat("; it is set further down", hint);
+    if (&statement < current_) {
+      return absl::StrCat("; the condition under which it is set does not hold", scalars_.Where());
+    }
+    if (!hint.empty()) return absl::StrCat("; it has no value before this", hint);
   }
   if (name == "input") return "; it is what a sublayer was given, and has a value only inside one";
   std::string hint = scalars_.Hint(name, KnownNames());
