@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/utf8.h"
 
@@ -74,7 +75,9 @@ std::string DidYouMean(absl::string_view name, const std::vector<std::string>& c
   size_t best_distance = farthest + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kMaxComparedLength) continue;
-    size_t distance = EditDistance(name, candidate);
+    // "mix_norm" means "org.example.mix_norm", however near another name is.
+    const bool is_end = absl::EndsWith(candidate, absl::StrCat(".", name));
+    size_t distance = is_end ? 0 : EditDistance(name, candidate);
     // If every character had to change, it is no misspelling: "y" does not mean "x".
     if (distance >= std::max(name.size(), candidate.size())) continue;
     // "layers" for "layer", "norm" for "norm_out": one name is a prefix of the other. A true

@@ -541,11 +541,12 @@ class Resolver {
     absl::StatusOr<const NormPlugin*> plugin = plugins_->Find(id);
     if (absl::IsNotFound(plugin.status())) {
       if (id == name) {
-        // Keeps the registry's hint and list of locations, unless one of the model's own names is
-        // nearer.
+        // Keeps the registry's list of locations. The model's own names are suggested, too.
         absl::string_view rest = plugin.status().message();
         absl::ConsumePrefix(&rest, absl::StrCat("unknown norm plugin \"", id, "\""));
-        const std::string hint = DidYouMean(name, names_.NormNames());
+        std::vector<std::string> known = names_.NormNames();
+        for (const PluginFile& file : plugins_->Scan()) known.push_back(file.id);
+        const std::string hint = DidYouMean(name, known);
         if (!hint.empty()) rest.remove_prefix(std::min(rest.find('\n'), rest.size()));
         return ErrorAt(at, absl::StrCat(path, ": unknown norm \"", name, "\"", hint, rest));
       }

@@ -41,6 +41,12 @@ TEST(DidYouMeanTest, PrefersTyposToPrefixes) {
   EXPECT_EQ(DidYouMean("n_layers", {"n_layer", "n_lay"}), Meant("n_layer"));
 }
 
+TEST(DidYouMeanTest, KnowsNamesWithoutTheirQualifiers) {
+  const std::vector<std::string> names = {"max_norm", "org.example.mix_norm"};
+  EXPECT_EQ(DidYouMean("mix_norm", names), Meant("org.example.mix_norm"));
+  EXPECT_EQ(DidYouMean("x_norm", names), Meant("max_norm"));  // no whole word
+}
+
 TEST(DidYouMeanTest, TiesGoToTheFirstName) {
   EXPECT_EQ(DidYouMean("norm_3", {"norm_1", "norm_2"}), Meant("norm_1"));
 }

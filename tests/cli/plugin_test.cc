@@ -61,6 +61,22 @@ TEST_F(PluginTest, ShippedNormExamplesTrain) {
   EXPECT_GE(tried, 4u);
 }
 
+TEST_F(PluginTest, NormIsSuggestedByTheEndOfItsId) {
+  const std::string hint = "did you mean \"org.example.sum_norm\"?";
+  const std::vector<std::string> describe = {
+      "describe", "mine.pbtxt", "--set", "model.vocab_size=9", "--plugin", Plugin("sum_norm")};
+  WriteModel(
+      "norm { name: \"n\" plugin: \"sum_norm\" }\n"
+      "block { placement: \"pre\" norm: \"n\" }\n");
+  EXPECT_THAT(RunPlumb(describe).err, HasSubstr(hint));
+  WriteModel(
+      "norm { name: \"std_norm\" plugin: \"std_norm\" }\n"
+      "block { placement: \"pre\" norm: \"sum_norm\" }\n");
+  EXPECT_THAT(RunPlumb(describe).err, HasSubstr(hint));
+  EXPECT_THAT(RunPlumb({"help", "norms", "sum_norm", "--plugin", Plugin("sum_norm")}).err,
+              HasSubstr(hint));
+}
+
 TEST_F(PluginTest, TwoInputNormExampleTrains) {
   const std::string file = Plugin("sum_norm");
   const Finished described =
