@@ -36,7 +36,7 @@ namespace {
 struct DescribeFlags {
   std::string model;
   std::vector<std::string> settings;
-  std::string train;
+  std::string train, data;
   int64_t batch = 0;  // 0: not given
   int64_t ranks = 1;
   RunFormat format;
@@ -247,13 +247,6 @@ std::string CheckFirstLoss(const Json& description, api::Model* model) {
                             "\"head.weight\" normal { std: \"1 / sqrt(3 * d_model)\" } }");
 }
 
-// Returns the --set assignments that concern the model.
-std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
-  const auto is_of_training = [](const std::string& s) { return absl::StartsWith(s, "train."); };
-  settings.erase(std::remove_if(settings.begin(), settings.end(), is_of_training), settings.end());
-  return settings;
-}
-
 absl::Status Draw(const DescribeFlags& options, const api::Model& model) {
   PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--svg", options.svg == "-" ? "" : options.svg}},
                                          {{"MODEL", options.model}}));
@@ -266,11 +259,23 @@ absl::Status Draw(const DescribeFlags& options, const api::Model& model) {
   return written;
 }
 
+// Opens the model with the vocab_size that plumb train gives it.
+absl::StatusOr<api::Model> OpenToTrain(const DescribeFlags& options, const Assignments& settings,
+                                       HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(options.model, settings.model));
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(options.train, settings.train));
+  PLUMB_RETURN_IF_ERROR(PreviewVocabulary(recipe, options.data, options.model, &spec));
+  if (GetVocabSize(spec) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.model, ": vocab_size is missing; give --data FILE or --set model.vocab_size=N"));
+  }
+  return WithWarnings(runtime, CreateModel(runtime, spec));
+}
+
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(options.settings));
-  PLUMB_ASSIGN_OR_RETURN(api::Model model,
-                         OpenModel(options.model, ModelSettings(options.settings), runtime.get()));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, OpenToTrain(options, settings, runtime.get()));
   if (!options.svg.empty()) {
     return ExitOk(Draw(options, model));
   }
@@ -312,6 +317,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
           "Recipe (.pbtxt) to plan memory for; it or a --set train.* also shows how each tensor "
           "is updated. "
           "Default: the recipe's defaults");
+  AddText(app, "--data", "FILE", &options->data,
+          "Data of the training, from which a model without vocab_size takes it");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences per micro-batch. Default: train.batch_size");
   AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,

@@ -15,6 +15,7 @@
 #include "runtime/ranks/collectives.h"
 #include "runtime/schema/field_names.h"
 #include "runtime/schema/reader.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 
 namespace plumb {
 namespace {
@@ -218,6 +219,25 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
       absl::StrCat(data_path, ": has ", needed, " tokens (", tokenizer.Description(),
                    adds_mask ? ", and the mask token" : "", "), but ", model_path,
                    " sets vocab_size: ", said, "; drop vocab_size to take it from the data"));
+}
+
+absl::Status PreviewVocabulary(const Recipe& recipe, const std::string& data_path,
+                               const std::string& model_path, api::Spec* model) {
+  const v1::Data& fields = recipe.fields.data();
+  const auto fit = [&](const Tokenizer& tokenizer) {
+    return FitVocabulary(tokenizer, recipe, data_path, model_path, model);
+  };
+  if (!data_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
+    return fit(data.tokenizer());
+  }
+  if (GetVocabSize(*model) > 0) return absl::OkStatus();
+  if (!fields.tokenizer().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(const Tokenizer tokenizer, ReadTokenizer(fields.tokenizer()));
+    return fit(tokenizer);
+  }
+  if (fields.vocabulary() != v1::Data::BYTES) return absl::OkStatus();
+  return fit(Tokenizer::Bytes(HasDocuments(recipe)));
 }
 
 std::optional<TokenMasking> GetMasking(const Recipe& recipe, const api::ModelInfo& model) {

@@ -88,6 +88,11 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
                            const std::string& data_path, const std::string& model_path,
                            api::Spec* model);
 
+// Does the same before training: if `data_path` is "", only for a model without vocab_size, whose
+// recipe names a tokenizer or bytes; otherwise vocab_size stays missing.
+absl::Status PreviewVocabulary(const Recipe& recipe, const std::string& data_path,
+                               const std::string& model_path, api::Spec* model);
+
 // Returns the masking of a recipe for a model's vocabulary, or nullopt if the recipe has none.
 std::optional<TokenMasking> GetMasking(const Recipe& recipe, const api::ModelInfo& model);
 

@@ -135,6 +135,36 @@ TEST_F(DescribeTest, ShowsRulesOfARecipe) {
                                HasSubstr("(twice.pbtxt:5:8)")));
 }
 
+TEST_F(DescribeTest, TakesTheVocabularyThatTrainTakes) {
+  std::string open = Read("pre.pbtxt");
+  open.replace(open.find("vocab_size: 27"), 14, "");
+  Write("open.pbtxt", open);
+  Write("bytes.pbtxt", "data { vocabulary: BYTES format: TEXT }");
+  Write("text.pbtxt", "data { format: TEXT } max_steps: 1");
+  EXPECT_THAT(RunPlumb({"describe", "open.pbtxt", "--train", "bytes.pbtxt"}).out,
+              HasSubstr("vocab_size 256"));
+  ASSERT_EQ(RunPlumb({"train", "open.pbtxt", "--train", "text.pbtxt", "--data", "names.txt",
+                      "--out", "run"})
+                .exit_code,
+            0);
+  const Finished described =
+      RunPlumb({"describe", "open.pbtxt", "--train", "text.pbtxt", "--data", "names.txt"});
+  EXPECT_EQ(described.exit_code, 0) << described.err;
+  const std::string trained = RunPlumb({"describe", "run/model.pbtxt"}).out;
+  const std::string size = trained.substr(trained.find("vocab_size"), 14);
+  EXPECT_THAT(described.out, HasSubstr(size));
+  // The size that a model sets stays, and must be large enough, as in training.
+  EXPECT_THAT(RunPlumb({"describe", "pre.pbtxt", "--train", "bytes.pbtxt"}).out,
+              HasSubstr("vocab_size 27"));
+  EXPECT_EQ(RunPlumb({"describe", "pre.pbtxt", "--train", "bytes.pbtxt", "--data", "names.txt"})
+                .exit_code,
+            2);
+  // With the tokenizer of the run as well.
+  Write("tokenizer.pbtxt", "data { tokenizer: \"run\" format: TEXT }");
+  EXPECT_THAT(RunPlumb({"describe", "open.pbtxt", "--train", "tokenizer.pbtxt"}).out,
+              HasSubstr(size));
+}
+
 TEST_F(DescribeTest, FrozenTensorsTakeNoMemory) {
   Write("frozen.pbtxt",
         "rule { match: 'layers.7.*' } rule { match: 'head.*' clip: '1' }\n"
