@@ -29,13 +29,14 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 namespace {
 
 struct DocsFlags {
-  std::string page;
+  std::string page, search;
   bool path = false;
 };
 
@@ -149,6 +150,81 @@ std::string PageList(const std::vector<DocPage>& pages) {
                       "plumb docs docs has the pages by task.\n");
 }
 
+// Line of a page that has a word.
+struct DocLine {
+  size_t number = 0;  // from 1
+  bool is_heading = false;
+  std::string text;  // after the heading above the line; a long one begins shortly before the word
+};
+
+// Page with its lines that have a word.
+struct FoundPage {
+  std::string name;
+  std::vector<DocLine> lines;  // headings first
+  double share = 0;            // of all lines of the page
+
+  // Pages with the word in a heading are better, and then those with a larger share of such lines.
+  std::pair<bool, double> rank() const { return {lines.front().is_heading, share}; }
+};
+
+// Returns the lines of a page that have a word, which is in lower case.
+FoundPage SearchPage(const DocPage& page, const std::string& word) {
+  constexpr size_t kBefore = 20;  // characters before the word
+  FoundPage found = {page.name, {}, 0};
+  std::ifstream file(page.path);
+  std::string heading;
+  bool is_code = false;
+  size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (absl::StartsWith(line, "```")) is_code = !is_code;
+    const bool is_heading = !is_code && absl::StartsWith(line, "#");
+    std::string text = WithoutLinks(absl::StripAsciiWhitespace(line));
+    const size_t begins = std::min(text.find_first_not_of("# "), text.size());
+    if (is_heading) heading = text = text.substr(begins);
+    const size_t at = absl::AsciiStrToLower(text).find(word);
+    if (at == std::string::npos) continue;
+    const size_t begin = at < kBefore ? 0 : text.rfind(' ', at - kBefore) + 1;
+    if (begin > 0) text = absl::StrCat("... ", text.substr(begin));
+    found.lines.push_back(
+        {number, is_heading, is_heading ? heading : absl::StrCat(heading, ": ", text)});
+  }
+  std::stable_partition(found.lines.begin(), found.lines.end(),
+                        [](const DocLine& line) { return line.is_heading; });
+  found.share =
+      static_cast<double>(found.lines.size()) / static_cast<double>(std::max<size_t>(number, 1));
+  return found;
+}
+
+// Returns the lines of the pages that have a word, the best pages first, at most a screen.
+absl::StatusOr<std::string> SearchPages(const std::string& word) {
+  constexpr size_t kMaxPages = 5, kMaxLines = 3;
+  std::vector<FoundPage> pages;
+  for (const DocPage& page : ListDocPages()) {
+    FoundPage found = SearchPage(page, absl::AsciiStrToLower(word));
+    if (!found.lines.empty()) pages.push_back(std::move(found));
+  }
+  if (pages.empty()) {
+    PLUMB_RETURN_IF_ERROR(FindDocPage("docs").status());  // fails if none are installed
+    return absl::InvalidArgumentError(absl::StrCat("no page has \"", word, "\""));
+  }
+  std::stable_sort(pages.begin(), pages.end(),
+                   [](const FoundPage& a, const FoundPage& b) { return a.rank() > b.rank(); });
+  const auto columns = static_cast<size_t>(TerminalColumns(STDOUT_FILENO));
+  std::string text;
+  for (size_t i = 0; i < std::min(pages.size(), kMaxPages); ++i) {
+    const std::vector<DocLine>& lines = pages[i].lines;
+    const auto count = static_cast<int64_t>(lines.size());
+    absl::StrAppend(&text, pages[i].name, "  ", Count(count, "line"), "\n");
+    for (size_t k = 0; k < std::min(lines.size(), kMaxLines); ++k) {
+      const std::string line = absl::StrCat("  ", lines[k].number, "  ", lines[k].text);
+      absl::StrAppend(&text, CutLine(line, columns), "\n");
+    }
+  }
+  if (pages.size() > kMaxPages) absl::StrAppend(&text, "and ", pages.size() - kMaxPages, " more\n");
+  return absl::StrCat(text, "\nplumb docs PAGE | grep -n WORD prints all lines of a page.\n");
+}
+
 // Shows the text in $PAGER, by default less, as git does. Returns false if nothing was shown,
 // because there is no pager or none is wanted.
 bool ShowInPager(const std::string& text) {
@@ -171,6 +247,10 @@ bool ShowInPager(const std::string& text) {
 }
 
 absl::StatusOr<int> Docs(const DocsFlags& flags) {
+  if (!flags.search.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string found, SearchPages(flags.search));
+    return ExitOk(PrintResult(found));
+  }
   if (flags.page.empty()) {
     if (flags.path)
       return absl::InvalidArgumentError("--path: needs a page; plumb docs lists them");
@@ -194,12 +274,17 @@ void AddDocsCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("PAGE", flags->page, "Name of a page, such as first-model or placements")
       ->type_name("");
   app->add_flag("--path", flags->path, "Print the path of the page's file instead");
+  AddText(app, "--search", "WORD", &flags->search,
+          "List the lines of all pages that have this word, the best pages first")
+      ->excludes(app->get_option("PAGE"))
+      ->excludes(app->get_option("--path"));
   app->footer(
       "A terminal shows the page in $PAGER, by default less. Pages are Markdown; the\n"
       "examples that they name are in the same directory.\n\n"
       "Example:\n"
       "  plumb docs\n"
       "  plumb docs first-model\n"
+      "  plumb docs --search \"hyper-connections\"\n"
       "  plumb docs placements | grep -n deepnorm");
   RunWhenSelected(app, flags, Docs, invocation);
 }

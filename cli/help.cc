@@ -427,6 +427,13 @@ std::string FillText(absl::string_view text, size_t column, size_t columns) {
   return filled;
 }
 
+std::string CutLine(std::string line, size_t columns) {
+  if (line.size() <= columns) return line;
+  while (columns > 0 && (static_cast<unsigned char>(line[columns]) & 0xc0) == 0x80) --columns;
+  line.resize(columns);
+  return line;
+}
+
 std::string OptionText(const CLI::Option* option) {
   std::string text = option->get_description();
   if (option->get_required()) absl::StrAppend(&text, ". Required");

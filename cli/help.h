@@ -34,6 +34,9 @@ absl::Status WriteManPages(CLI::App* program, const std::string& directory);
 // at `column` and the others after `column` blanks. Longer words get a line of their own.
 std::string FillText(absl::string_view text, size_t column, size_t columns);
 
+// Returns at most `columns` bytes of a line, cut between characters.
+std::string CutLine(std::string line, size_t columns);
+
 // Returns the description of an option with what CLI11 knows about it: "Text to train on.
 // Required".
 std::string OptionText(const CLI::Option* option);

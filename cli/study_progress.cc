@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/help.h"
 #include "cli/output.h"
 #include "runtime/base/utf8.h"
 
@@ -18,14 +19,6 @@ constexpr size_t kMaxGroupLines = 16;
 
 bool HasEnded(RunPhase phase) {
   return phase == RunPhase::kFinished || phase == RunPhase::kDiverged;
-}
-
-// Returns at most `columns` bytes, cut between characters.
-std::string Cut(std::string line, size_t columns) {
-  if (line.size() <= columns) return line;
-  while (columns > 0 && (static_cast<unsigned char>(line[columns]) & 0xc0) == 0x80) --columns;
-  line.resize(columns);
-  return line;
 }
 
 }  // namespace
@@ -60,18 +53,31 @@ void StudyProgress::Erase() {
 
 void StudyProgress::Redraw() {
   const size_t columns = static_cast<size_t>(std::max(2, TerminalColumns(STDERR_FILENO))) - 1;
-  const size_t shown = std::min(plan_->groups.size(), kMaxGroupLines);
+  const size_t groups = plan_->groups.size(), shown = std::min(groups, kMaxGroupLines);
+  const size_t first = std::min(FirstRunning(), groups - shown);
   size_t width = 0;
-  for (size_t i = 0; i < shown; ++i) {
+  for (size_t i = first; i < first + shown; ++i) {
     width = std::max(width, PrintableText(plan_->groups[i].name).size());
   }
-  std::string table = absl::StrCat(Cut(Summary(), columns), "\n");
-  for (size_t i = 0; i < shown; ++i) {
-    absl::StrAppend(&table, Cut(GroupLine(i, width), columns), "\n");
+  std::string table = absl::StrCat(CutLine(Summary(), columns), "\n");
+  for (size_t i = first; i < first + shown; ++i) {
+    absl::StrAppend(&table, CutLine(GroupLine(i, width), columns), "\n");
+  }
+  if (shown < groups) {
+    const std::string rest =
+        absl::StrCat("  and ", groups - shown, " more; the table at the end has all");
+    absl::StrAppend(&table, CutLine(rest, columns), "\n");
   }
   Erase();
   std::fputs(table.c_str(), stderr);
-  lines_ = static_cast<int>(shown) + 1;
+  lines_ = static_cast<int>(shown) + (shown < groups ? 2 : 1);
+}
+
+size_t StudyProgress::FirstRunning() const {
+  for (size_t i = 0; i < states_->size(); ++i) {
+    if ((*states_)[i].phase == RunPhase::kRunning) return plan_->runs[i].group;
+  }
+  return 0;
 }
 
 StudyProgress::Counts StudyProgress::Count() const {

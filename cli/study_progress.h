@@ -37,6 +37,7 @@ class StudyProgress {
   Counts Count() const;
   void Redraw();
   void Log();
+  size_t FirstRunning() const;  // group; 0 if no run is running
   std::string Summary() const;
   std::string GroupLine(size_t group, size_t width) const;
   void Erase();

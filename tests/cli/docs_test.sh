@@ -36,6 +36,20 @@ refused 'there is no page "first-nrm"; did you mean "first-norm"?' first-nrm
 refused 'plumb docs lists all pages' ../../etc/passwd
 refused 'needs a page' --path
 
+refused 'no page has "wobblegrad"' --search wobblegrad
+refused '--search excludes' faq --search norm
+
+# The page about the word is the first one, its headings before other lines, and each line is the page's.
+"$plumb" docs --search Hyper-Connections > found
+[ -z "$(awk 'NR > 24 || length > 80' found)" ] || fail "more than a screen: $(cat found)"
+page=$(head -n 1 found | cut -d ' ' -f 1)
+grep -qx "$page" names || fail "no page is first: $(cat found)"
+awk 'NR > 1 && !/^  / { exit } NR > 1 { print $1 }' found > numbers
+[ -s numbers ] || fail "no lines: $(cat found)"
+while read -r number; do
+  "$plumb" docs "$page" | sed -n "${number}p" | grep -qi hyper-connections || fail "$page:$number lacks the word"
+done < numbers
+"$plumb" docs --search 'statements' | grep -A 1 '^placements  ' | grep -q '  Statements$' || fail "headings are not first"
 # on_terminal PAGER prints a page as a terminal gets it.
 on_terminal() { script -qec "PAGER='$1' '$plumb' docs faq" /dev/null < /dev/null | tr -d '\r'; }
 "$plumb" docs faq > printed
