@@ -33,9 +33,16 @@ struct Entry {
   std::string name, about;
 };
 
-// Returns the text up to the end of its first clause.
+// Returns the text up to the end of its first clause; a point in "(v - k . x)" ends none.
 absl::string_view FirstClause(absl::string_view text) {
-  return text.substr(0, std::min(text.find(". "), text.find("; ")));
+  int depth = 0;  // of parentheses
+  for (size_t i = 1; i < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    const absl::string_view two = text.substr(i, 2);
+    const bool ends = (two == ". " || two == "; ") && text[i - 1] != ' ';
+    if (ends && depth <= 0) return text.substr(0, i);
+  }
+  return text;
 }
 
 // Returns the entries in two columns, filled to the width of the terminal.
