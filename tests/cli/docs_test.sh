@@ -4,6 +4,7 @@
 # a help text or the schema names exists.
 #   docs_test.sh PLUMB SOURCE_DIRECTORY
 set -euo pipefail
+here=$(realpath "$(dirname "$0")")
 plumb=$(realpath "$1") source=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,7 +36,6 @@ refused() {
 refused 'there is no page "first-nrm"; did you mean "first-norm"?' first-nrm
 refused 'plumb docs lists all pages' ../../etc/passwd
 refused 'needs a page' --path
-
 refused 'no page has "wobblegrad"' --search wobblegrad
 refused '--search excludes' faq --search norm
 
@@ -50,8 +50,9 @@ while read -r number; do
   "$plumb" docs "$page" | sed -n "${number}p" | grep -qi hyper-connections || fail "$page:$number lacks the word"
 done < numbers
 "$plumb" docs --search 'statements' | grep -A 1 '^placements  ' | grep -q '  Statements$' || fail "headings are not first"
+
 # on_terminal PAGER prints a page as a terminal gets it.
-on_terminal() { script -qec "PAGER='$1' '$plumb' docs faq" /dev/null < /dev/null | tr -d '\r'; }
+on_terminal() { "$here/on_terminal.py" "PAGER='$1' '$plumb' docs faq"; }
 "$plumb" docs faq > printed
 [ "$(on_terminal 'sed s/^/paged:/' | grep -c '^paged:')" = "$(wc -l < printed)" ] || fail "PAGER is not used"
 on_terminal '' | cmp - printed || fail "an empty PAGER shows the page as it is"

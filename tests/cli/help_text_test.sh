@@ -4,12 +4,13 @@
 # width otherwise, and the same whole words at any width.
 #   help_text_test.sh PLUMB
 set -euo pipefail
+here=$(realpath "$(dirname "$0")")
 plumb=$(realpath "$1")
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 commands() { "$plumb" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'; }
 # on_terminal COLUMNS COMMAND... prints the help as a terminal of that width gets it.
-on_terminal() { script -qec "stty cols $1; '$plumb' ${*:2} --help" /dev/null < /dev/null | tr -d '\r'; }
+on_terminal() { "$here/on_terminal.py" "stty cols $1; '$plumb' ${*:2} --help"; }
 words() { tr -s '[:space:]' '\n' <<< "$1"; }
 
 check() {

@@ -178,7 +178,12 @@ TEST_F(InterruptTest, ARestartBeginsWithTheSameWeights) {
 
 // Returns the output of plumb on a terminal.
 std::string RunOnTerminal(const std::string& directory, std::vector<std::string> arguments) {
-  std::vector<char*> argv = {const_cast<char*>(PLUMB_BUILD_DIR "/bin/plumb")};
+  // The end of a session's leader discards output that is still on its way to the terminal, so the
+  // shell, which is the leader, waits until everything is read.
+  const std::vector<std::string> shell = {
+      "/bin/sh", "-c", "\"$0\" \"$@\"; printf '<end>'; read wait", PLUMB_BUILD_DIR "/bin/plumb"};
+  arguments.insert(arguments.begin(), shell.begin(), shell.end());
+  std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   int terminal = -1;
@@ -194,12 +199,15 @@ std::string RunOnTerminal(const std::string& directory, std::vector<std::string>
   }
   std::string shown;
   char buffer[4096];
-  for (ssize_t n; (n = read(terminal, buffer, sizeof(buffer))) > 0;) {
+  size_t at = std::string::npos;
+  for (ssize_t n; at == std::string::npos && (n = read(terminal, buffer, sizeof(buffer))) > 0;) {
     shown.append(buffer, static_cast<size_t>(n));
+    at = shown.rfind("<end>");
   }
   close(terminal);
   waitpid(pid, nullptr, 0);
-  return shown;
+  EXPECT_NE(at, std::string::npos) << shown;
+  return shown.substr(0, at);
 }
 
 // Returns false in a sandbox without /dev/pts, which has no pseudo-terminals.
@@ -216,6 +224,17 @@ TEST_F(InterruptTest, TerminalProgressIsOneLine) {
   const std::string shown = RunOnTerminal(directory(), TrainArguments("run", 60));
   EXPECT_THAT(shown, AllOf(HasSubstr("\rstep 1/60 "), HasSubstr("ETA "), HasSubstr("\rstep 60/60 "),
                            HasSubstr("\x1b[K")));
+}
+
+TEST_F(InterruptTest, TerminalProgressCountsGroupsThatDoNotFit) {
+  if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
+  std::string grid = "train.learning_rate=0.001";
+  for (int i = 2; i <= 18; ++i) grid += "," + std::to_string(i) + "e-3";
+  const std::string shown = RunOnTerminal(
+      directory(), {"compare", "pre.pbtxt", "--data", "names.txt", "--grid", grid, "--set",
+                    "train.max_steps=2", "--seeds", "1", "--samples", "0", "--out", "study"});
+  EXPECT_THAT(shown, AllOf(HasSubstr("  and 2 more; the table at the end has all\r\n"),
+                           HasSubstr("pre, learning_rate=18e-3  ")));
 }
 
 TEST_F(InterruptTest, ErrorsOnATerminalAreRed) {
