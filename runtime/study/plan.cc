@@ -129,6 +129,7 @@ class Planner {
     }
     if (study.data().empty())
       return absl::InvalidArgumentError("--data is missing; write --data FILE");
+    PLUMB_RETURN_IF_ERROR(CheckNoPlacements());
     size_t runs = study.model().size() * plan_.seeds.size();
     std::set<std::string> fields;
     for (size_t a = 0; a < study.grid().size(); ++a) {
@@ -169,6 +170,20 @@ class Planner {
   }
 
  private:
+  // Fails if placements are named as if they were models, with the option that compares them.
+  absl::Status CheckNoPlacements() const {
+    std::vector<std::string> names;
+    for (const std::string& file : plan_.study.model()) {
+      if (!FileExists(file) && FindPlacement(*runtime_, file).ok()) names.push_back(file);
+    }
+    if (names.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(absl::StrJoin(names, ", "),
+                     ": placements, not files of models; to train a model with each of them, write "
+                     "plumb compare MODEL.pbtxt --grid model.block.placement=",
+                     absl::StrJoin(names, ",")));
+  }
+
   // Returns the value of a grid's field in a model or a cell.
   static std::string GetValue(const std::string& field, const PlanModel& model,
                               const Overrides& cell) {
