@@ -192,6 +192,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                         "Keep the checkpoints of every run that is trained, with optimizer state. "
                         "Default: the last weights of the first seed of each model and setting"),
           "keep_checkpoints");
+  changes(AddText(app, "--title", "TEXT", &words->text,
+                  "Title of the report and of table.md. Default: the names of the models"),
+          "title");
   app->add_option("--store", options->store,
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")

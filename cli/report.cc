@@ -17,13 +17,14 @@ namespace {
 
 struct ReportFlags {
   std::vector<std::string> paths;
-  std::string out;
+  std::string out, title;
   bool quiet = false;
 };
 
 std::string CommandText(const ReportFlags& options) {
   std::string text = "plumb report";
   for (const std::string& path : options.paths) absl::StrAppend(&text, " ", Quoted(path));
+  if (!options.title.empty()) absl::StrAppend(&text, " --title ", Quoted(options.title));
   return absl::StrCat(text, " --out ", Quoted(options.out));
 }
 
@@ -31,6 +32,7 @@ absl::StatusOr<int> Report(const ReportFlags& options, const Invocation& invocat
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   StudyRequest request;
+  request.study.fields.set_title(options.title);
   request.out = options.out;
   request.command = CommandText(options);
   StudyConsole console(&request, options.quiet, &invocation);
@@ -53,6 +55,8 @@ void AddReportCommand(CLI::App* program, Invocation* invocation) {
     AddRemoved(app, name, "plumb.figures in Python draws figures for papers (plumb docs python)");
   }
   app->option_defaults()->group("Output");
+  AddText(app, "--title", "TEXT", &options->title,
+          "Title of the report and of table.md. Default: the names of the models");
   app->add_flag("--quiet", options->quiet, "Do not show warnings on stderr");
   AddGlobalOptions(app, invocation);
   app->footer(

@@ -94,6 +94,7 @@ std::string Conclusion(const StudyPlan& plan, const StudyResults& results) {
 }
 
 std::string StudyTitle(const StudyPlan& plan, const StudyResults& results) {
+  if (!plan.study.title().empty()) return plan.study.title();
   constexpr size_t kNamed = 4;
   const bool is_cut = plan.models.size() > kNamed;
   const Comparison* const decisive = results.Decisive();

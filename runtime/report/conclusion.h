@@ -30,7 +30,8 @@ std::string Conclusion(const StudyPlan& plan, const StudyResults& results);
 // Returns the same with kNameMark around the names of models.
 std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& results);
 
-// Returns the names of a study's models. Of more than four, it has the first four by result.
+// Returns the study's title, by default the names of its models. Of more than four, it has the
+// first four by result.
 std::string StudyTitle(const StudyPlan& plan, const StudyResults& results);
 
 }  // namespace plumb

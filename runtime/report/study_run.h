@@ -61,8 +61,8 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
 absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRuntime* runtime);
 
 // Writes the tables and the report about runs that any commands have trained (FindRuns) into the
-// directory of the request, which is not the directory of a run or a study. Ignores the request's
-// study and store. Errors: those of FindRuns.
+// directory of the request, which is not the directory of a run or a study. Of the request's study
+// only the title counts. Errors: those of FindRuns.
 absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
                                         const std::vector<std::string>& paths,
                                         const StudyTimer& timer, StudyHost* host,

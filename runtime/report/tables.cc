@@ -327,7 +327,11 @@ std::string ToLatex(const Table& table) {
 
 std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
   const Table summary = SummaryTable(plan, results, /*with_times=*/false);
-  std::string text = ToMarkdown(summary);
+  std::string text;
+  if (!plan.study.title().empty()) {
+    text = absl::StrCat("# ", MarkdownText(plan.study.title()), "\n\n");
+  }
+  absl::StrAppend(&text, ToMarkdown(summary));
   absl::StrAppend(
       &text,
       "\nLosses in nats a token, mean ± standard deviation over the runs that finished. first 50 "
