@@ -56,7 +56,7 @@ std::string ThisHost() {
 // Writes all files of a study except study.pbtxt and the runs.
 absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, const Json& report,
                         const Json& provenance) {
-  const std::pair<const char*, std::string> files[] = {
+  std::vector<std::pair<const char*, std::string>> files = {
       {"runs.csv", RunsCsv(plan, results)},
       {"timing.csv", TimingCsv(plan, results)},
       {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
@@ -67,6 +67,12 @@ absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, cons
       {"table.tex", ToLatex(SummaryTable(plan, results, /*with_times=*/false))},
       {"differences.tex",
        ToLatex(results.best ? BestPairedTable(plan, results) : PairedTable(plan, results))}};
+  if (results.best) {
+    files.emplace_back("best.tex", ToLatex(BestTable(plan, results)));
+  } else {
+    std::error_code error;  // that there is none
+    std::filesystem::remove(absl::StrCat(plan.out, "/best.tex"), error);
+  }
   for (const auto& [name, content] : files) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(plan.out, "/", name), content));
   }

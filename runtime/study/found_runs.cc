@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -36,7 +37,8 @@ struct FoundRun {
   std::string recipe_text;  // WithoutStorage of train.pbtxt
   uint64_t seed = 0;
   std::string data, data_hash;
-  RunIdentity identity;  // without parts if run.json has none
+  RunIdentity identity;                    // without parts if run.json has none
+  std::shared_ptr<const v1::Study> study;  // to which the run belongs; null for a run alone
 };
 
 // Moves the lines of `text` that are a field without braces and for which `selects` returns true to
@@ -88,9 +90,12 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
 // Adds the runs of a path.
 absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) {
   std::vector<std::string> directories;
+  std::shared_ptr<const v1::Study> study;
   if (IsRunDirectory(path)) {
     directories = {path};
   } else if (FileExists(JoinPath(path, "study.pbtxt")) && FileExists(JoinPath(path, "runs"))) {
+    PLUMB_ASSIGN_OR_RETURN(const Study read, ReadStudy(JoinPath(path, "study.pbtxt")));
+    study = std::make_shared<const v1::Study>(read.fields);
     const std::string all = JoinPath(path, "runs");
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(all));
     for (const std::string& name : names) {
@@ -104,9 +109,31 @@ absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) 
   }
   for (const std::string& directory : directories) {
     PLUMB_ASSIGN_OR_RETURN(FoundRun run, ReadFoundRun(directory));
+    run.study = study;
     runs->push_back(std::move(run));
   }
   return absl::OkStatus();
+}
+
+// Returns the values of the study's grid that make the model of one of its runs; none if the study
+// does not list them. `spec` is the model.
+absl::StatusOr<Overrides> ModelValues(const v1::Study& study, api::Spec spec) {
+  Overrides values;
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(spec.Text()));
+  for (const v1::Grid& axis : study.grid()) {
+    if (IsSetting(axis.field())) continue;
+    std::string set;
+    for (size_t i = 0; i < axis.value().size() && set != text; ++i) {
+      // The value that the model has leaves it as it is.
+      const std::string& value = axis.value()[i];
+      const std::string field = axis.field().substr(axis.field().find('.') + 1);
+      PLUMB_RETURN_IF_ERROR(SetField(field, value, &spec));
+      PLUMB_ASSIGN_OR_RETURN(set, ToStatus(spec.Text()));
+      if (set == text) values.emplace_back(axis.field(), value);
+    }
+    if (set != text) return Overrides{};
+  }
+  return values;
 }
 
 // Compares values of a setting: numbers by size, others by text.
@@ -262,7 +289,7 @@ class Arranger {
 
   absl::Status Describe(const FoundRun& run, PlanGroup* group) {
     const std::string path = RunModelPath(run.directory), recipe_path = RunTrainPath(run.directory);
-    PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path));
+    PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(path));
     PLUMB_ASSIGN_OR_RETURN(GroupModel made, MakeGroupModel(spec, runtime_));
     static_cast<ModelFacts&>(*group) = made.facts;
     PLUMB_ASSIGN_OR_RETURN(group->memory, PlanTraining(made.model, recipe_path, {}));
@@ -276,6 +303,10 @@ class Arranger {
     PlanModel& model = plan_.models[group->model];
     if (!model.name.empty()) return absl::OkStatus();
     model.name = made.description["name"];
+    if (run.study != nullptr) {
+      PLUMB_ASSIGN_OR_RETURN(model.values, ModelValues(*run.study, std::move(spec)));
+      model.name = ModelName(*run.study, model.name, model.values);
+    }
     if (!names_.insert(model.name).second) {
       absl::StrAppend(&model.name, " (", run.directory, ")");
     }

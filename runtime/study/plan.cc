@@ -195,16 +195,6 @@ class Planner {
     return "";
   }
 
-  // Returns the name of a model. If the study has one file, the values that make its models are
-  // their names: "pre", "post".
-  std::string ModelName(const PlanModel& model, const std::string& name) {
-    if (model.values.empty()) return name;
-    if (plan_.study.model_size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
-    std::vector<std::string> values;
-    for (const auto& [field, value] : model.values) values.push_back(value);
-    return absl::StrJoin(values, ", ");
-  }
-
   absl::Status AddGroup(size_t index, size_t cell) {
     PlanModel& model = plan_.models[index];
     PlanGroup group;
@@ -218,7 +208,8 @@ class Planner {
       }
     }
     if (model.name.empty()) {
-      model.name = Unique(ModelName(model, made->description["name"]), " (", ")", &model_names_);
+      const std::string name = ModelName(plan_.study, made->description["name"], model.values);
+      model.name = Unique(name, " (", ")", &model_names_);
       model.description = made->description;
       model.text = made->text;
       // A model that cannot be drawn can still be trained.
@@ -537,6 +528,14 @@ absl::Status CountFrozen(const api::Model& model, PlanGroup* group) {
 std::string CellName(const Overrides& cell) {
   return absl::StrJoin(cell, ", ", [](std::string* out, const auto& setting) {
     absl::StrAppend(out, setting.first.substr(setting.first.find('.') + 1), "=", setting.second);
+  });
+}
+
+std::string ModelName(const v1::Study& study, const std::string& name, const Overrides& values) {
+  if (values.empty()) return name;
+  if (study.model_size() > 1) return absl::StrCat(name, ", ", CellName(values));
+  return absl::StrJoin(values, ", ", [](std::string* out, const auto& setting) {
+    absl::StrAppend(out, setting.second);
   });
 }
 

@@ -131,6 +131,10 @@ absl::Status CountFrozen(const api::Model& model, PlanGroup* group);
 // Returns the name of a cell, "n_layer=4, learning_rate=0.01"; "" without settings.
 std::string CellName(const Overrides& cell);
 
+// Returns the name of a model of a study: `name`, that in the description, and the values of the
+// grid that make the model. If the study has one file, the values alone are the name: "pre".
+std::string ModelName(const v1::Study& study, const std::string& name, const Overrides& values);
+
 // Returns `path` as an absolute, normalized path; "" stays "".
 std::string AbsolutePath(const std::string& path);
 

@@ -24,9 +24,9 @@ namespace plumb {
 namespace {
 
 // Files that a study writes next to study.pbtxt and runs.
-constexpr const char* kResultNames[] = {"runs.csv",    "timing.csv",      "report.json",
-                                        "report.html", "table.csv",       "table.md",
-                                        "table.tex",   "provenance.json", "differences.tex"};
+constexpr const char* kResultNames[] = {
+    "runs.csv", "timing.csv", "report.json",     "report.html",     "table.csv",
+    "table.md", "table.tex",  "provenance.json", "differences.tex", "best.tex"};
 
 constexpr size_t kMaxShown = 6;
 

@@ -39,7 +39,7 @@ inodes | grep -Ff "$work/before" | cmp - "$work/before" || fail "a run that had 
 "$plumb" compare "${three[@]}" "$work/narrow.pbtxt" --seeds 6 "${shared[@]}" --out "$work/again" --store "$work/store" > /dev/null 2> "$work/log"
 grep -q "^copied 192 runs from the store" "$work/log" || fail "$(head -3 "$work/log")"
 grep -q ': loss .* after' "$work/log" && fail "trained a run that the store has"
-files=(study.pbtxt runs.csv table.csv table.md table.tex differences.tex report.json report.html)
+files=(study.pbtxt runs.csv table.csv table.md table.tex differences.tex best.tex report.json report.html)
 # Removes the times of report.html.
 equal() { sed 's/,"seconds_per_step":[^]]*]//' "$1"; }
 for other in grown again; do

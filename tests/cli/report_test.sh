@@ -29,6 +29,24 @@ means = [sorted(model["mean"] for model in one["models"]) for one in best]
 assert means[0] == means[1], means
 EOP
 
+[ "$(head -n 1 study/best.tex)" = "$(head -n 1 again/best.tex)" ]
+for model in pre post; do grep -q "^$model.* & .*learning" again/best.tex; done
+
+# Models that a grid made keep their names; the study's model has another.
+"$plumb" compare "$examples/pre.pbtxt" "${shared[@]}" --grid model.block.placement=pre,post --seeds 2 --samples 0 \
+  --title "Norms & <b>" --out grid --quiet > grid.txt
+"$plumb" report grid --title "Two placements" --out names > names.txt
+for file in grid.txt names.txt; do
+  for model in pre post; do grep -q "^$model  " "$file" || { cat "$file"; exit 1; }; done
+done
+for model in pre post; do grep -q "^$model & " names/table.tex; done
+sed 's/model: ".*"/&\n&/' grid/study.pbtxt > two.pbtxt && mv two.pbtxt grid/study.pbtxt
+"$plumb" report grid --out names > names.txt  # as if the study had two files
+grep -q '^pre, block.placement=post  ' names.txt || { cat names.txt; exit 1; }
+[ ! -e names/best.tex ]
+[ "$(head -n 1 grid/table.md)" = '# Norms \& \<b>' ] && [ "$(head -n 1 names/table.md)" = '# Two placements' ]
+grep -q '"title":"Norms & <b>"' grid/report.json
+
 # Two runs with the same seed, and a seed that only one model has.
 for run in "pre 7" "post 7" "pre 8"; do
   read -r model seed <<< "$run"
