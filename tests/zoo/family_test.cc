@@ -233,13 +233,14 @@ TEST(FamilyExportTest, ReadsThePiecesInReverse) {
       "scalar { name: 'd_expert' field: 'width' kind: SIZE }\n"
       "scalar { name: 'scales' field: 'scales' kind: FLAG absent: '0' }\n"
       "scalar { name: 'old' field: 'old' kind: FLAG absent: '1' on_export: '0' }\n"
+      "scalar { name: 'gain' field: 'gains.0' absent: '1' model_field: 'embedding_scale' }\n"
       "model { when: 'window' set { attention { window: '${window} * (${slides})' } } }\n"
       "model { when: 'scales' set { attention { scale: '1' } } }\n"
       "model { set { block { sublayer { name: 'moe' experts {\n"
       "  d_ff: '${d_expert}' shared_d_ff: '${n_shared * d_expert}' } } } } }");
   ASSERT_TRUE(family.ok()) << family.status();
   const std::string model =
-      "n_layer: 2 attention { window: '5 * (layer % 2)' scale: '1' } block {\n"
+      "n_layer: 2 embedding_scale: '3' attention { window: '5 * (layer % 2)' scale: '1' } block {\n"
       "  sublayer { attention {} }\n"
       "  sublayer { name: 'moe' experts { d_ff: '4' shared_d_ff: '12' } } }";
   std::vector<std::string> unread;
@@ -251,7 +252,8 @@ TEST(FamilyExportTest, ReadsThePiecesInReverse) {
                   {"shared", 3},
                   {"width", 4},
                   {"scales", true},
-                  {"old", false}}));
+                  {"old", false},
+                  {"gains", Json::array({3})}}));
   EXPECT_TRUE(unread.empty());
   // A piece that the model lacks decides the only open value of its condition.
   const std::string none =
