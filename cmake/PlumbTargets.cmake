@@ -23,7 +23,7 @@ function(plumb_unity)
         endif()
       endif()
     endforeach()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE "${PLUMB_UNITY_BATCH}")
   endforeach()
 endfunction()
 
