@@ -215,7 +215,8 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "same --store then collects the runs";
   AddRemoved(app, "--shard", several_jobs);
   AddRemoved(app, "--merge", several_jobs);
-  AddRemoved(app, "--tensorboard", "convert the runs with python -m plumb_runtime tensorboard RUN..");
+  AddRemoved(app, "--tensorboard",
+             "convert the runs with python -m plumb_runtime tensorboard RUN..");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"

@@ -47,7 +47,8 @@ constexpr RemovedName kRemovedNames[] = {
     {"Train", "step_back_learning_rate_scale", "1", "drop it, as STEP_BACK was removed too"},
     {"on_divergence", "STEP_BACK", "",
      "use SKIP, or STOP and resume from last_good with a lower learning_rate"},
-    {"Study", "tensorboard", "false", "convert the runs with python -m plumb_runtime tensorboard RUN"},
+    {"Study", "tensorboard", "false",
+     "convert the runs with python -m plumb_runtime tensorboard RUN"},
 };
 
 const NameElsewhere* FindElsewhere(absl::string_view name) {
