@@ -73,7 +73,7 @@ TEST_F(PluginTest, NormIsSuggestedByTheEndOfItsId) {
       "norm { name: \"std_norm\" plugin: \"std_norm\" }\n"
       "block { placement: \"pre\" norm: \"sum_norm\" }\n");
   EXPECT_THAT(RunPlumb(describe).err, HasSubstr(hint));
-  EXPECT_THAT(RunPlumb({"help", "norms", "sum_norm", "--plugin", Plugin("sum_norm")}).err,
+  EXPECT_THAT(RunPlumb({"plugin", "describe", "sum_norm", "--plugin", Plugin("sum_norm")}).err,
               HasSubstr(hint));
 }
 
