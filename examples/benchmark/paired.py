@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints how models of a study differ from its first one, and whether another study has the same differences.
+"""Prints how models of a study differ from a baseline, and whether another study has the same differences.
 
-    paired.py RUNS.csv [OTHER.csv]
+    paired.py RUNS.csv [OTHER.csv] [--baseline MODEL]
 
-The files are runs.csv of studies, or runs.csv.gz. Differences are of the validation loss, paired by seed, with 95 % intervals by
-Student's t; seeds that chose a model's learning rate do not count. With two studies, which have the same models and seeds and
-another optimizer, the last column is the interaction: the difference in the second less that in the first. Where a run did not
-finish there are no numbers.
+The files are runs.csv of studies, or runs.csv.gz. Each model has a row: its validation loss in each study, its difference from the
+baseline in each, and with two studies, such as of two optimizers, the interaction: the difference in the second less that in the
+first. Differences are paired by seed, and have 95 % intervals by Student's t; seeds that chose a learning rate do not count.
+Where a run did not finish there are no numbers. The baseline is by default the first model.
 """
+import argparse
 import collections
 import csv
 import gzip
@@ -42,20 +43,24 @@ def interval(runs, reference):
     return f"{found['mean']:+.4f} ({found['low']:+.4f} to {found['high']:+.4f})"
 
 
-def main(paths):
-    studies = [read_judged(path) for path in paths]
-    if len({tuple(study) for study in studies}) != 1:
-        sys.exit("the studies have different models: " + "; ".join(", ".join(study) for study in studies))
-    first = next(iter(studies[0]))
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", nargs="+", help="one or two files")
+    parser.add_argument("--baseline", metavar="MODEL")
+    given = parser.parse_args()
+    studies = [read_judged(path) for path in given.study]
+    if len(studies) > 2 or len({tuple(study) for study in studies}) != 1:
+        parser.error("give one study, or two of the same models")
+    baseline = given.baseline or next(iter(studies[0]))
+    if baseline not in studies[0]:
+        parser.error(f"there is no model {baseline}; there are {', '.join(studies[0])}")
     for model in studies[0]:
         losses = [f"{statistics.fmean(loss for loss, _ in study[model].values()):.4f}" for study in studies]
-        columns = [interval(study[model], study[first]) for study in studies] if model != first else []
+        columns = [interval(study[model], study[baseline]) for study in studies] if model != baseline else []
         if len(columns) == 2:
-            columns.append(interval(*(subtract(study[model], study[first]) for study in reversed(studies))))
+            columns.append(interval(*(subtract(study[model], study[baseline]) for study in reversed(studies))))
         print("  ".join([f"{model:10}", f"{len(studies[0][model])} seeds", *losses, *columns]))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    main(sys.argv[1:])
+    main()
