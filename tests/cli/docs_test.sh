@@ -31,13 +31,13 @@ refused() {
   local status=0
   "$plumb" docs "${@:2}" > out 2> err || status=$?
   [ "$status" = 2 ] || fail "plumb docs ${*:2}: exit code $status"
-  grep -qF "$1" err || fail "plumb docs ${*:2}: $(cat err)"
+  grep -qF -- "$1" err || fail "plumb docs ${*:2}: $(cat err)"
 }
 refused 'there is no page "first-nrm"; did you mean "first-norm"?' first-nrm
 refused 'plumb docs lists all pages' ../../etc/passwd
 refused 'needs a page' --path
 refused 'no page has "wobblegrad"' --search wobblegrad
-refused '--search excludes' faq --search norm
+refused 'PAGE excludes --search' faq --search norm
 
 # The page about the word is the first one, its headings before other lines, and each line is the page's.
 "$plumb" docs --search Hyper-Connections > found

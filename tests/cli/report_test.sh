@@ -41,7 +41,7 @@ for file in grid.txt names.txt; do
 done
 for model in pre post; do grep -q "^$model & " names/table.tex; done
 sed 's/model: ".*"/&\n&/' grid/study.pbtxt > two.pbtxt && mv two.pbtxt grid/study.pbtxt
-"$plumb" report grid --out names > names.txt  # as if the study had two files
+"$plumb" report grid --title "Two placements" --out names > names.txt  # as if the study had two files
 grep -q '^pre, block.placement=post  ' names.txt || { cat names.txt; exit 1; }
 [ ! -e names/best.tex ]
 [ "$(head -n 1 grid/table.md)" = '# Norms \& \<b>' ] && [ "$(head -n 1 names/table.md)" = '# Two placements' ]
