@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -399,11 +400,17 @@ Json SpecialTokenIds(const SpecialTokens& special) {
 }
 
 // Puts the ids of the run's special tokens into config.json, null for none, since otherwise readers
-// assume ids of their own. Keeps those that it has if `keeps_known`.
-void PutIds(const SpecialTokens& special, bool keeps_known, Json* config) {
+// assume ids of their own. Keeps those that it has if `keeps_known`, and those that the family
+// computes with, such as RoBERTa's padding, from which positions are counted.
+void PutIds(const SpecialTokens& special, const Family& family, bool keeps_known, Json* config) {
+  const auto is_read = [&family](const std::string& key) {
+    return absl::c_any_of(family.scalars, [&key](const ScalarRule& rule) {
+      return absl::c_linear_search(rule.fields, key);
+    });
+  };
   const Json ids = SpecialTokenIds(special);
   for (const auto& [key, value] : ids.items()) {
-    if (!keeps_known || !config->contains(key)) (*config)[key] = value;
+    if (!config->contains(key) || !(keeps_known || is_read(key))) (*config)[key] = value;
   }
 }
 
@@ -627,7 +634,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
   PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer_files,
                          FindTokenizerFiles(opened.run, target.origin, files));
-  PutIds(files.special, /*keeps_known=*/!tokenizer_files.empty(), &config);
+  PutIds(files.special, target.family, /*keeps_known=*/!tokenizer_files.empty(), &config);
   if (request.adapter) {
     PLUMB_ASSIGN_OR_RETURN(tensors, assembly.PeftTensors(updates, &config));
     if (description["bidirectional"]) config["task_type"] = nullptr;
