@@ -103,7 +103,9 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   request.store = GetText(options.store);
   request.overwrite = options.overwrite != 0;
   request.command = GetText(options.command);
-  return RunStudy(request, timer, &host, runtime.get()).status();
+  PLUMB_RETURN_IF_ERROR(RunStudy(request, timer, &host, runtime.get()).status());
+  // Short runs may all have ended when on_progress is called for the first time.
+  return host.IsInterrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();
 }
 
 }  // namespace
