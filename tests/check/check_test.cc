@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "plugins/check/check.h"
 #include "plugins/check/points.h"
 #include "plumb/norm_plugin.h"
@@ -144,24 +145,33 @@ TEST(MutantListTest, CoversEveryCheck) {
 }
 #endif
 
-TEST(CauseTest, IsReportedOnceAndDirectly) {
-  const std::string rules = PLUMB_MUTANT_DIR "/libraries/rule.so";
-  const struct {
-    std::string path, norm, check, text;
-  } causes[] = {
-      {PLUMB_MUTANT_DIR "/libraries/authors_b.so", "m224", "N12", "as in f64"},
-      {rules, "m429", "N3", "it is overwritten, and must be added to"},
-      {rules, "m402", "N5", "dparams[1][0] is 0.6416"},  // as the clock decides
-      {rules, "m405", "N7", "written: dx: byte 0 behind row"},
-      {rules, "m425", "R7", "does not return from forward f32"},
-  };
-  for (const auto& cause : causes) {
-    const nlohmann::json report = Report({cause.path, "org.example." + cause.norm, "", ""},
-                                         {"--only-failed", "--seconds", "3"});
-    EXPECT_THAT(ChecksWith("fail", report), ElementsAre(cause.check)) << report;
-    EXPECT_THAT(report.at("results").dump(), HasSubstr(cause.text));
-  }
+struct Cause {
+  const char* library;
+  const char* norm;
+  const char* check;  // the only one that fails
+  const char* text;   // of its message
+};
+
+class CauseTest : public ::testing::TestWithParam<Cause> {};
+
+TEST_P(CauseTest, IsReportedOnceAndDirectly) {
+  const std::string library = absl::StrCat(PLUMB_MUTANT_DIR "/libraries/", GetParam().library);
+  const std::string norm = absl::StrCat("org.example.", GetParam().norm);
+  const nlohmann::json report =
+      Report({library, norm, "", ""}, {"--only-failed", "--seconds", "3"});
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre(GetParam().check)) << report;
+  EXPECT_THAT(report.at("results").dump(), HasSubstr(GetParam().text));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CauseTest,
+    ::testing::Values(Cause{"authors_b.so", "m224", "N12", "as in f64"},
+                      Cause{"rule.so", "m429", "N3", "it is overwritten, and must be added to"},
+                      Cause{"rule.so", "m402", "N5",
+                            "dparams[1][0] is 0.6416"},  // as the clock decides
+                      Cause{"rule.so", "m405", "N7", "written: dx: byte 0 behind row"},
+                      Cause{"rule.so", "m425", "R7", "does not return from forward f32"}),
+    [](const auto& cause) { return cause.param.norm; });
 
 TEST(ExploreTest, PrintsACommandThatRepeatsTheFailure) {
   const Mutant mutant = {PLUMB_MUTANT_DIR "/libraries/authors_a_rows.so", "org.example.m101", "",
