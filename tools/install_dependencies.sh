@@ -10,8 +10,8 @@
 # make, pkg-config and cargo are for building norms outside of plumb, clang for the tests of the
 # files that authors of norms get, python3-jsonschema for the test of JSON results, libomp-dev,
 # locales, rustc, libcpp-httplib-dev, numpy, mypy and curl for the tests of programs that embed plumb,
-# chromium for those of the report. The latter also need node 20 and playwright-core, which is
-# downloaded if there is such a node.
+# chromium for those of the report. The latter also need node 20, playwright-core and axe-core, which
+# are downloaded if there is such a node.
 set -euo pipefail
 
 purpose=${1:-test}
@@ -38,16 +38,16 @@ case $purpose in
     ;;
 esac
 
-# The browser tests need this package; without it they are skipped with a message.
-install_playwright() {
+# The browser tests need these packages; without them they are skipped with a message.
+install_browser_packages() {
   local directory
   [ "$purpose" != run ] || return 0
   directory=$(dirname "${BASH_SOURCE[0]}")/../tests/report
   command -v npm > /dev/null && command -v node > /dev/null || return 0
   [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || return 0
-  [ ! -d "$directory/node_modules/playwright-core" ] || return 0
+  [ ! -d "$directory/node_modules/playwright-core" ] || [ ! -d "$directory/node_modules/axe-core" ] || return 0
   npm ci --silent --prefix "$directory" > /dev/null 2>&1 ||
-    say "playwright-core could not be fetched: the browser tests of the report will be skipped"
+    say "playwright-core and axe-core could not be fetched: the browser tests of the report will be skipped"
 }
 
 say() { printf '%s\n' "install_dependencies: $*" >&2; }
@@ -63,7 +63,7 @@ for package in "${packages[@]}"; do
   [ "$status" = installed ] || missing+=("$package")
 done
 if [ ${#missing[@]} = 0 ]; then
-  install_playwright
+  install_browser_packages
   exit 0
 fi
 
@@ -90,7 +90,7 @@ say "installing ${missing[*]}"
 for attempt in 1 2 3; do
   # A fresh system has no package lists, and old lists may name files that no longer exist.
   if install || { apt_get update && install; }; then
-    install_playwright
+    install_browser_packages
     exit 0
   fi
   [ "$attempt" = 3 ] || sleep $((attempt * 5))

@@ -182,7 +182,7 @@ function drawMatrix() {
   const rows = done.map((row, i) => make("tr", {}, make("th", { scope: "row" }, row.name),
     columns.map((column, k) => (k < i ? matrixCell(pairs.get(`${column.name} ${row.name}`)) : make("td")))));
   const heads = columns.map((rung) => make("th", { scope: "col" }, make("span", {}, rung.name)));
-  byId("matrix").append(make("thead", {}, make("tr", {}, make("th"), heads)), make("tbody", {}, rows));
+  byId("matrix").append(make("thead", {}, make("tr", {}, make("td"), heads)), make("tbody", {}, rows));
   byId("pair").textContent = pairs.size ? "Point at a number for its interval."
     : "No two rungs have four placements in common yet.";
   byId("intervals").append(scrolled(table(["rung", "rung", "correlation", "interval", "placements"],

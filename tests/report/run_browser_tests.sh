@@ -4,9 +4,9 @@
 #
 #   tests/report/run_browser_tests.sh BUILD/tests/report/render_report
 #
-# Requires node 20, Chromium, and playwright-core at the version that package.json pins, installed by `npm ci`
-# in this folder or in a directory of NODE_PATH. CHROMIUM names another browser. Exits with 77 if something is
-# missing.
+# Requires node 20, Chromium, and playwright-core and axe-core at the versions that package.json pins, installed by
+# `npm ci` in this folder or in a directory of NODE_PATH. CHROMIUM names another browser. Exits with 77 if something
+# is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -20,10 +20,12 @@ for candidate in ${CHROMIUM:+"$CHROMIUM"} chromium chromium-browser google-chrom
 done
 [ -n "${CHROMIUM:-}" ] || skip "no chromium here (Debian: apt-get install chromium)"
 export CHROMIUM
-wanted=$(node -p 'require("./package.json").dependencies["playwright-core"]')
-found=$(node -p 'require("playwright-core/package.json").version' 2> /dev/null) ||
-  skip "no playwright-core here (npm ci in $PWD, or NODE_PATH)"
-[ "$found" = "$wanted" ] || skip "playwright-core is $found here, and the tests want $wanted"
+for package in playwright-core axe-core; do
+  wanted=$(node -p "require('./package.json').dependencies['$package']")
+  found=$(node -p "require('$package/package.json').version" 2> /dev/null) ||
+    skip "no $package here (npm ci in $PWD, or NODE_PATH)"
+  [ "$found" = "$wanted" ] || skip "$package is $found here, and the tests want $wanted"
+done
 
 export RENDER_REPORT="${1:?the path of render_report}"
-exec node --test stats_test.mjs figures_test.mjs page_test.mjs gallery_test.mjs
+exec node --test stats_test.mjs figures_test.mjs page_test.mjs gallery_test.mjs accessibility_test.mjs
