@@ -51,7 +51,10 @@ EOF
   chown -R 1000:1000 "$user"
   chmod 1777 "$root/tmp"
   printf "\n%s\n" "$(sed -n "s/^PRETTY_NAME=//p" "$root/etc/os-release")"
-  chroot --userspec=1000:1000 "$root" /usr/bin/env -i HOME=/tmp/plumb_user PATH=/usr/bin:/bin LANG=C.UTF-8 \
-    /bin/bash /tmp/plumb_user/newcomer.sh
+  # The loader finds the libraries of a program, $ORIGIN, by /proc.
+  # shellcheck disable=SC2016  # the inner shell expands it
+  unshare --mount --propagation private --pid --fork -- sh -ec 'mount -t proc proc "$1/proc"
+    exec chroot --userspec=1000:1000 --groups= "$1" /usr/bin/env -i HOME=/tmp/plumb_user PATH=/usr/bin:/bin LANG=C.UTF-8 \
+      /bin/bash /tmp/plumb_user/newcomer.sh' sh "$root"
   rm -rf "$user"
 done
