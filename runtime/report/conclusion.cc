@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/base/text_format.h"
 
 namespace plumb {
 namespace {
@@ -37,6 +38,25 @@ std::string ConclusionOfOne(const StudyPlan& plan, const StudyResults& results) 
   if (!results.best) return absl::StrCat("The loss at the end", loss, ".");
   return absl::StrCat("The best setting is ", CellName(plan.cells[results.best->cells[0]]),
                       ", whose loss over the other seeds", loss, ".");
+}
+
+// Returns a warning of models whose best setting is the lowest or the highest that they were
+// trained with, so that a better one may be beyond it; "" without them.
+std::string EdgeText(const StudyPlan& plan, const BestSettings& best) {
+  std::vector<std::string> names;
+  for (size_t model = 0; model < best.neighbours.size(); ++model) {
+    const auto& [lower, higher] = best.neighbours[model];
+    if (std::isnan(lower) || std::isnan(higher)) {
+      names.push_back(absl::StrCat(kNameMark, plan.models[model].name, kNameMark));
+    }
+  }
+  if (names.empty()) return "";
+  constexpr size_t kNamed = 3;
+  const std::string more =
+      names.size() > kNamed ? absl::StrCat(" and ", names.size() - kNamed, " more") : "";
+  names.resize(std::min(kNamed, names.size()));
+  return absl::StrCat(" The best setting is at the edge of the grid for ",
+                      absl::StrJoin(names, ", "), more, ": a wider grid may have a better one.");
 }
 
 }  // namespace
@@ -75,8 +95,13 @@ std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& resul
            "another; the table has every cell.";
   }
   std::string text;
-  if (results.best) absl::StrAppend(&text, "Each model is at its best setting. ");
+  if (results.best) {
+    absl::StrAppend(&text, "Each model is at its best setting, chosen by the first ",
+                    results.best->chosen_with, " of ",
+                    Count(static_cast<int64_t>(plan.seeds.size()), "seed"), ". ");
+  }
   absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan)));
+  if (results.best) absl::StrAppend(&text, EdgeText(plan, *results.best));
   const bool has_two_seeds =
       std::any_of(decisive->pairs.begin(), decisive->pairs.end(), [](const PairedDifference& pair) {
         return pair.interval.n == 2 && !std::isnan(pair.interval.low);

@@ -257,10 +257,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
   const int64_t points = CurvePoints(static_cast<size_t>(present));
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const PlanGroup& group = plan.groups[i];
-    const GroupFigures& figures = results.groups[i];
-    Json result = OutcomeJson(
-        results, group.model,
-        {figures.metric[results.judged], static_cast<int64_t>(figures.diverged.size())});
+    Json result = OutcomeJson(results, group.model, results.outcomes[i]);
     if (results.best) result["place"] = nullptr;  // places are those of the best settings
     const std::vector<const RunRecord*> records = GetRecords(plan, results, i);
     Json settings = Json::object();
@@ -372,6 +369,7 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
     paired.push_back(std::move(json));
   }
   return {{"chosen_with", best.chosen_with},
+          {"judged_alone", plan.chooses()},  // by seeds that only the best cells have
           {"models", std::move(models)},
           {"paired", std::move(paired)}};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
@@ -39,6 +41,7 @@ struct FoundRun {
   std::string data, data_hash;
   RunIdentity identity;                    // without parts if run.json has none
   std::shared_ptr<const v1::Study> study;  // to which the run belongs; null for a run alone
+  Overrides model_values;                  // values of the study's grid that make the model
 };
 
 // Moves the lines of `text` that are a field without braces and for which `selects` returns true to
@@ -87,32 +90,13 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
   return run;
 }
 
-// Adds the runs of a path.
-absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) {
-  std::vector<std::string> directories;
-  std::shared_ptr<const v1::Study> study;
-  if (IsRunDirectory(path)) {
-    directories = {path};
-  } else if (FileExists(JoinPath(path, "study.pbtxt")) && FileExists(JoinPath(path, "runs"))) {
-    PLUMB_ASSIGN_OR_RETURN(const Study read, ReadStudy(JoinPath(path, "study.pbtxt")));
-    study = std::make_shared<const v1::Study>(read.fields);
-    const std::string all = JoinPath(path, "runs");
-    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(all));
-    for (const std::string& name : names) {
-      if (IsRunDirectory(JoinPath(all, name))) directories.push_back(JoinPath(all, name));
-    }
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": is neither a run nor a study; name directories that plumb train or "
-                     "plumb compare wrote"));
+// Returns the value of a text field without braces, 'name: "pre"'; "" if the text has none.
+std::string TextField(const std::string& text, absl::string_view field) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!absl::ConsumePrefix(&line, field) || !absl::ConsumePrefix(&line, ": \"")) continue;
+    return std::string(line.substr(0, line.size() - 1));
   }
-  for (const std::string& directory : directories) {
-    PLUMB_ASSIGN_OR_RETURN(FoundRun run, ReadFoundRun(directory));
-    run.study = study;
-    runs->push_back(std::move(run));
-  }
-  return absl::OkStatus();
+  return "";
 }
 
 // Returns the values of the study's grid that make the model of one of its runs; none if the study
@@ -134,6 +118,78 @@ absl::StatusOr<Overrides> ModelValues(const v1::Study& study, api::Spec spec) {
     if (set != text) return Overrides{};
   }
   return values;
+}
+
+// Sorts the runs of a study by their models, as the study does: by its files, then by the values of
+// its grid. The first model is the baseline.
+absl::Status SortByModels(const v1::Study& study, std::vector<FoundRun>* runs) {
+  std::set<std::string> names;
+  for (const FoundRun& run : *runs) names.insert(TextField(run.model_text, "name"));
+  // Models have the names of their files, or, if a file says so, others.
+  std::vector<std::string> stems;
+  for (const std::string& file : study.model()) {
+    const std::string stem = std::filesystem::path(file).stem().string();
+    stems.push_back(names.count(stem) > 0 ? stem : "");
+  }
+  std::map<std::string, Overrides> values;  // by model_key
+  std::vector<std::pair<std::vector<size_t>, FoundRun>> placed;
+  for (FoundRun& run : *runs) {
+    auto known = values.find(run.model_key);
+    if (known == values.end()) {
+      PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(RunModelPath(run.directory)));
+      PLUMB_ASSIGN_OR_RETURN(Overrides own, ModelValues(study, std::move(spec)));
+      known = values.emplace(run.model_key, std::move(own)).first;
+    }
+    run.model_values = known->second;
+    const auto index_of = [](const std::vector<std::string>& all, const std::string& one) {
+      return static_cast<size_t>(std::find(all.begin(), all.end(), one) - all.begin());
+    };
+    const std::string name = TextField(run.model_text, "name");
+    const size_t file = index_of(stems, name);
+    std::vector<size_t> place = {file < stems.size() ? file : index_of(stems, "")};
+    for (const auto& [field, value] : run.model_values) {
+      for (const v1::Grid& axis : study.grid()) {
+        if (axis.field() == field) place.push_back(index_of(axis.value(), value));
+      }
+    }
+    placed.emplace_back(std::move(place), std::move(run));
+  }
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  runs->clear();
+  for (auto& [place, run] : placed) runs->push_back(std::move(run));
+  return absl::OkStatus();
+}
+
+// Adds the runs of a path.
+absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) {
+  std::vector<std::string> directories;
+  std::shared_ptr<const v1::Study> study;
+  if (IsRunDirectory(path)) {
+    directories = {path};
+  } else if (FileExists(JoinPath(path, "study.pbtxt")) && FileExists(JoinPath(path, "runs"))) {
+    PLUMB_ASSIGN_OR_RETURN(const Study read, ReadStudy(JoinPath(path, "study.pbtxt")));
+    study = std::make_shared<const v1::Study>(read.fields);
+    const std::string all = JoinPath(path, "runs");
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(all));
+    for (const std::string& name : names) {
+      if (IsRunDirectory(JoinPath(all, name))) directories.push_back(JoinPath(all, name));
+    }
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is neither a run nor a study; name directories that plumb train or "
+                     "plumb compare wrote"));
+  }
+  std::vector<FoundRun> found;
+  for (const std::string& directory : directories) {
+    PLUMB_ASSIGN_OR_RETURN(FoundRun run, ReadFoundRun(directory));
+    run.study = study;
+    found.push_back(std::move(run));
+  }
+  if (study != nullptr) PLUMB_RETURN_IF_ERROR(SortByModels(*study, &found));
+  for (FoundRun& run : found) runs->push_back(std::move(run));
+  return absl::OkStatus();
 }
 
 // Compares values of a setting: numbers by size, others by text.
@@ -254,11 +310,23 @@ class Arranger {
     for (const std::string& value : distinct) axis->add_value(value);
   }
 
+  // Sets the seeds and how they are used: those of one study as that study uses them.
   void FindSeeds() {
     std::set<uint64_t> seeds;
     for (const FoundRun& run : runs_) seeds.insert(run.seed);
-    plan_.seeds.assign(seeds.begin(), seeds.end());
     plan_.study.set_data(runs_.front().data);
+    const auto* const study = runs_.front().study.get();
+    const bool is_one = std::all_of(runs_.begin(), runs_.end(), [study](const FoundRun& run) {
+      return run.study.get() == study;
+    });
+    if (study != nullptr && is_one) {
+      for (const uint64_t seed : GetSeeds(*study)) {
+        if (seeds.erase(seed) > 0) plan_.seeds.push_back(seed);
+      }
+      plan_.study.set_choosing_seeds(study->choosing_seeds());
+      plan_.study.set_margin(study->margin());
+    }
+    plan_.seeds.insert(plan_.seeds.end(), seeds.begin(), seeds.end());
   }
 
   // Returns the first run of a group, or null.
@@ -304,7 +372,7 @@ class Arranger {
     if (!model.name.empty()) return absl::OkStatus();
     model.name = made.description["name"];
     if (run.study != nullptr) {
-      PLUMB_ASSIGN_OR_RETURN(model.values, ModelValues(*run.study, std::move(spec)));
+      model.values = run.model_values;
       model.name = ModelName(*run.study, model.name, model.values);
     }
     if (!names_.insert(model.name).second) {

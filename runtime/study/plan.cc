@@ -287,9 +287,10 @@ class Planner {
       PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
     }
     PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(spec.Text()));
-    if (text != made_text_ || !made_.has_value()) {
+    if (text != made_text_ || model.file != made_file_ || !made_.has_value()) {
       PLUMB_ASSIGN_OR_RETURN(made_, MakeGroupModel(spec, runtime_));
       made_text_ = text;
+      made_file_ = model.file;  // a model without a name has that of its file
     }
     static_cast<ModelFacts&>(*group) = made_->facts;
     PLUMB_RETURN_IF_ERROR(CountFrozen(made_->model, group));
@@ -378,7 +379,7 @@ class Planner {
   std::map<Overrides, TrainingPreview> previews_;
   // The last model made, and its description: cells that differ in the recipe share it.
   std::optional<GroupModel> made_;
-  std::string made_text_;
+  std::string made_text_, made_file_;
 };
 
 // Sets the unigram entropies of the groups' last steps. Reads the data once for all groups that

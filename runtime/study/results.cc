@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -162,38 +163,80 @@ std::vector<Comparison> CompareCells(const StudyPlan& plan, const StudyResults& 
   return comparisons;
 }
 
-// Returns the number of diverged runs of a model in a cell and the mean loss of the others, over
-// the first `chosen_with` seeds; nullopt if the model has none of these runs.
-std::optional<std::pair<size_t, double>> ChoosingLoss(const StudyPlan& plan,
-                                                      const StudyResults& results, size_t model,
-                                                      size_t cell, size_t chosen_with) {
-  const size_t first = RunIndex(plan, GroupIndex(plan, model, cell), 0);
-  std::vector<double> losses;
-  bool is_trained = false;
-  for (size_t i = first; i < first + chosen_with; ++i) {
-    is_trained |= results.records[i].is_present;
-    if (const auto& value = results.runs[i].metric[results.judged]) losses.push_back(*value);
-  }
-  if (!is_trained) return std::nullopt;
-  return std::make_pair(chosen_with - losses.size(), losses.empty() ? 0.0 : Summarize(losses).mean);
-}
-
 // Returns the number of seeds that choose.
 size_t ChoosingSeeds(const StudyPlan& plan) {
   return plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
 }
 
+using SeedIndices = std::vector<size_t>;  // in the plan's seeds
+
+SeedIndices FirstSeeds(size_t count) {
+  SeedIndices seeds(count);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  return seeds;
+}
+
+// Returns the outcome of a group's runs with some seeds, by the judged metric.
+ModelOutcome OutcomeOfGroup(const StudyPlan& plan, const StudyResults& results, size_t group,
+                            const SeedIndices& seeds) {
+  ModelOutcome outcome;
+  std::vector<double> losses;
+  for (const size_t k : seeds) {
+    const size_t i = RunIndex(plan, group, k);
+    const RunRecord& record = results.records[i];
+    const bool diverged = record.is_present && record.result.status == RunStatus::kDiverged;
+    outcome.diverged += diverged ? 1 : 0;
+    outcome.collapsed += results.runs[i].collapsed ? 1 : 0;
+    if (const auto& value = results.runs[i].metric[results.judged]) losses.push_back(*value);
+  }
+  outcome.loss = Summarize(losses);
+  return outcome;
+}
+
+// Returns the outcomes by which the cells of a model are compared, nullopt for those without a run
+// that ended. They are of the seeds that choose, as far as all of these cells have them.
+std::vector<std::optional<ModelOutcome>> ChoosingOutcomes(const StudyPlan& plan,
+                                                          const StudyResults& results,
+                                                          size_t model) {
+  SeedIndices seeds = FirstSeeds(ChoosingSeeds(plan)), common;
+  std::vector<bool> ended(plan.cells.size());
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    ended[cell] = OutcomeOfGroup(plan, results, GroupIndex(plan, model, cell), seeds).runs() > 0;
+  }
+  for (const size_t k : seeds) {
+    bool everywhere = true;
+    for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+      const size_t group = GroupIndex(plan, model, cell);
+      everywhere &= !ended[cell] || OutcomeOfGroup(plan, results, group, {k}).runs() > 0;
+    }
+    if (everywhere) common.push_back(k);
+  }
+  if (!common.empty()) seeds = std::move(common);
+  std::vector<std::optional<ModelOutcome>> outcomes(plan.cells.size());
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    if (!ended[cell]) continue;
+    outcomes[cell] = OutcomeOfGroup(plan, results, GroupIndex(plan, model, cell), seeds);
+  }
+  return outcomes;
+}
+
+// Returns true if a cell is better than another: by diverged runs, and then by the mean loss.
+bool IsBetterCell(const ModelOutcome& a, const ModelOutcome& b) {
+  if (a.diverged != b.diverged) return a.diverged < b.diverged;
+  return a.loss.n > 0 && (b.loss.n == 0 || a.loss.mean < b.loss.mean);
+}
+
 // Returns the best cell of each model over the seeds that choose.
 std::vector<size_t> BestCells(const StudyPlan& plan, const StudyResults& results) {
-  const size_t chosen_with = ChoosingSeeds(plan);
   std::vector<size_t> best(plan.models.size());
   for (size_t model = 0; model < best.size(); ++model) {
-    std::pair<size_t, double> lowest(chosen_with + 1, 0);
-    for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
-      const auto own = ChoosingLoss(plan, results, model, cell, chosen_with);
-      if (!own || *own >= lowest) continue;
-      lowest = *own;
-      best[model] = cell;
+    const std::vector<std::optional<ModelOutcome>> outcomes =
+        ChoosingOutcomes(plan, results, model);
+    for (size_t cell = 1; cell < plan.cells.size(); ++cell) {
+      const std::optional<ModelOutcome>& chosen = outcomes[best[model]];
+      if (outcomes[cell] && (!chosen || IsBetterCell(*outcomes[cell], *chosen))) {
+        best[model] = cell;
+      }
     }
   }
   return best;
@@ -217,19 +260,22 @@ std::vector<size_t> CellsInOrder(const StudyPlan& plan) {
 
 // Sets best->neighbours from best->cells.
 void CompareWithNextCells(const StudyPlan& plan, const StudyResults& results, BestSettings* best) {
+  constexpr double kEdge = std::numeric_limits<double>::quiet_NaN();
   const std::vector<size_t> order = CellsInOrder(plan);
   for (size_t model = 0; model < plan.models.size() && !order.empty(); ++model) {
+    const std::vector<std::optional<ModelOutcome>> outcomes =
+        ChoosingOutcomes(plan, results, model);
     const auto at = std::find(order.begin(), order.end(), best->cells[model]);
-    const auto own = ChoosingLoss(plan, results, model, *at, best->chosen_with);
+    const std::optional<ModelOutcome>& own = outcomes[*at];
     const auto add = [&](std::vector<size_t>::const_iterator next) {
-      const auto other = ChoosingLoss(plan, results, model, *next, best->chosen_with);
-      if (!own || !other) return std::numeric_limits<double>::quiet_NaN();
-      const bool is_comparable = other->first == own->first && own->first < best->chosen_with;
-      return is_comparable ? other->second - own->second : std::numeric_limits<double>::infinity();
+      const std::optional<ModelOutcome>& other = outcomes[*next];
+      if (!own || !other) return kEdge;
+      const bool is_comparable = other->diverged == own->diverged && own->loss.n > 0;
+      return is_comparable ? other->loss.mean - own->loss.mean
+                           : std::numeric_limits<double>::infinity();
     };
     best->neighbours.push_back(
-        {at == order.begin() ? std::numeric_limits<double>::quiet_NaN() : add(at - 1),
-         at + 1 == order.end() ? std::numeric_limits<double>::quiet_NaN() : add(at + 1)});
+        {at == order.begin() ? kEdge : add(at - 1), at + 1 == order.end() ? kEdge : add(at + 1)});
   }
 }
 
@@ -254,6 +300,10 @@ StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records
   StudyResults results = EvaluateRuns(plan, std::move(records));
   for (Metric metric : {kFirst50, kLast100, kMaxOfFirst20, kValidation}) {
     results.comparisons[metric] = CompareCells(plan, results, metric);
+  }
+  const SeedIndices seeds = FirstSeeds(plan.chooses() ? ChoosingSeeds(plan) : plan.seeds.size());
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    results.outcomes.push_back(OutcomeOfGroup(plan, results, group, seeds));
   }
   const std::vector<RunValues> values = ValuesByCell(plan, results, results.judged);
   results.mean_ranks = MeanRanks(values);

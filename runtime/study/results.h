@@ -59,6 +59,9 @@ struct StudyResults {
   std::vector<RunFigures> runs;
   std::vector<GroupFigures> groups;
   Metric judged = kLast100;  // kValidation if every group has a validation split
+  // Outcomes of the groups by the judged metric, over seeds that are the same for all: those that
+  // choose, if the others are trained in the best cells alone.
+  std::vector<ModelOutcome> outcomes;
   // comparisons[metric][cell]; empty for kMin and for metrics that no run has. The p-values of all
   // cells are adjusted together.
   std::vector<Comparison> comparisons[kMetrics];

@@ -23,7 +23,7 @@ for entry in report["paired"]:
     assert cells == {entry["cell"]}, entry
 best = report["best"]
 assert best["chosen_with"] == 2 and len(best["paired"]) == 3, best
-assert "best setting" in text and "Each model is at its best setting. " in text, text
+assert "best setting" in text and "Each model is at its best setting, chosen by the first " in text, text
 EOF
 
 # A term below rounding overflows once a stream's element is large: some seeds diverge. They count as worse than any
@@ -62,7 +62,12 @@ all_, chosen = (json.load(open(f"{sys.argv[1]}/{name}/report.json", encoding="ut
 rows = {name: list(csv.DictReader(open(f"{sys.argv[1]}/{name}/runs.csv", encoding="utf-8"))) for name in ("all", "chosen")}
 assert len(rows["all"]) == 3 * 3 * 6 and len(rows["chosen"]) == len(chosen["runs"]) == 3 * 3 * 3 + 3 * 3, len(rows["chosen"])
 assert all(row in rows["all"] for row in rows["chosen"]), "a run differs"
-assert chosen["best"] == {**all_["best"], "models": chosen["best"]["models"]}, "the comparison at the best settings differs"
+assert chosen["best"] == {**all_["best"], "models": chosen["best"]["models"], "judged_alone": True}, "the comparison differs"
+# Groups are compared over the seeds that all of them have, which the settings of the best agree with.
+results = {(group["model"], group["cell"]): group["result"] for group in chosen["groups"]}
+assert {result["runs"] for result in results.values()} == {3}, results
+for model, best in enumerate(chosen["best"]["models"]):
+    assert best["cell"] == min(range(3), key=lambda cell: results[model, cell]["mean"]), (best, results)
 for a, b in zip(all_["best"]["models"], chosen["best"]["models"]):
     assert {**a, "mean_rank": 0} == {**b, "mean_rank": 0}, (a, b)
 EOF_PYTHON
@@ -100,6 +105,24 @@ for model, losses in rates.items():
 assert "edge" not in json.dumps(report["best"]), report["best"]
 assert len(report["groups"]) <= 2 * len({rate for losses in rates.values() for rate in losses}), "untried rates are reported"
 EOF_RANGE
+# A report of a study concludes what the study did: the same baseline, choice and seeds.
+for name in chosen range; do
+  "$plumb" report "$study/$name" --out "$study/report-$name" --quiet > "$study/text"
+  python3 - "$study/$name" "$study/report-$name" << 'EOF_REPORT'
+import json, sys
+trained, found = (json.load(open(f"{path}/report.json", encoding="utf-8")) for path in sys.argv[1:])
+assert found["best"] == trained["best"], (found["best"], trained["best"])
+assert found["conclusion"] == trained["conclusion"], found["conclusion"]
+assert [model["name"] for model in found["models"]] == [model["name"] for model in trained["models"]], found["models"]
+EOF_REPORT
+done
+
+# A copy of a model is a model of its own, with the name of its file; its differences are 0.
+cp "$source/examples/why_normalise/pre.pbtxt" "$study/copy.pbtxt"
+"$plumb" compare "$source/examples/why_normalise/pre.pbtxt" "$study/copy.pbtxt" --data "$source/examples/data/names.txt" \
+  --set train.max_steps=5 --set model.n_layer=2 --samples 0 --quiet --out "$study/same" > "$study/text"
+grep -q '^copy .*− pre .* +0.000 ' "$study/text"
+
 # A dry run counts the rates of the range, and times models that diverge.
 range_of --grid train.learning_rate=1..2 --seeds 6 --choosing-seeds 2 --set train.max_steps=9 --dry-run --json --out "$study/none" \
   > "$study/dry"

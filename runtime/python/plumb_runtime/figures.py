@@ -270,8 +270,10 @@ def _drawn(report: Mapping[str, Any]) -> list[tuple[dict[str, Any], str, Sequenc
     order = sorted(range(len(groups)), key=lambda i: outcome_key(groups[i]["result"]))
     shown = list(range(len(groups)))
     if len(groups) > len(colors):
-        bests = {model: next(i for i in order if groups[i]["model"] == model) for model in range(len(report["models"]))}
-        ranked = [i for i in order if groups[i]["result"]["mean"] is not None]
+        at_best = set(_names_at_best(report)) if report["best"] else {group["name"] for group in groups}
+        ranked = [i for i in order if groups[i]["name"] in at_best]
+        bests = {model: next(i for i in ranked if groups[i]["model"] == model) for model in range(len(report["models"]))}
+        ranked = [i for i in ranked if groups[i]["result"]["mean"] is not None]
         shown = [*bests.values()] if len(bests) <= len(colors) else [*ranked[:3], bests[0], *ranked[-1:]]
     slots = {i: slot for slot, i in enumerate(dict.fromkeys(shown))}
     return [(groups[i], colors[slots[i]], dashes[slots[i] % len(dashes)]) for i in order if i in slots]

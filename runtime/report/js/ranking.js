@@ -72,6 +72,13 @@ function differenceNode(difference) {
   return difference.p_holm < 0.05 ? dom.el("strong", {}, text) : text;
 }
 
+// Returns the seeds over which groups are compared with each other. Seeds that only the chosen
+// groups have are in the comparison at the best settings.
+const seedsOfGroups = (report) =>
+  report.best?.judged_alone
+    ? `the ${format.plural(report.best.chosen_with, "seed")} that chose the settings`
+    : "the seeds";
+
 // Returns the ranking of all groups. Its check boxes choose whose curves are drawn.
 function rankingFigure(report, view) {
   const { groups } = report;
@@ -100,8 +107,8 @@ function rankingFigure(report, view) {
   return dom.figure(
     `Ranking by ${report.judged}`,
     [
-      "The best first, by diverged runs and then by the mean over the seeds, with its 95 % " +
-        "confidence interval (Student’s t) and the model’s place in 95 % of the bootstrap’s " +
+      `The best first, by diverged runs and then by the mean over ${seedsOfGroups(report)}, with its ` +
+        "95 % confidence interval (Student’s t) and the model’s place in 95 % of the bootstrap’s " +
         "samples of seeds" +
         (differences.size > 0
           ? ", and the paired difference from the baseline, bold where it counts as found (p " +
@@ -119,12 +126,14 @@ function rankingFigure(report, view) {
       report,
       view,
       `Ranking of the models by ${report.judged}, the best first`,
-      view.order.map((group) => ({
-        group,
-        result: groups[group].result,
-        difference: differences.get(group),
-        isBaseline: view.isBaseline(group),
-      })),
+      view.order
+        .filter((group) => groups[group].runs.length > 0)
+        .map((group) => ({
+          group,
+          result: groups[group].result,
+          difference: differences.get(group),
+          isBaseline: view.isBaseline(group),
+        })),
       pickOf,
     ),
     full,

@@ -50,9 +50,9 @@ function resultsTable(report, view, columns, rows) {
       ? i
       : report.groups.findIndex((group) => group.name === row[0]?.text);
 
-  // Only what two runs show is marked as the lowest.
+  // Only what two runs show is marked as the lowest, and not among rows of different seeds.
   const values =
-    metric < 0
+    metric < 0 || report.best?.judged_alone
       ? []
       : rows
           .filter((row, i) => report.groups[groupOf(row, i)]?.result?.runs > 1)

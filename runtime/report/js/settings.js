@@ -98,7 +98,8 @@ function settingFigure(report, view, field) {
   });
   return dom.figure(
     title,
-    "Mean over the seeds with its 95 % confidence interval, at the best of the other settings.",
+    `Mean over ${seedsOfGroups(report)} with its 95 % confidence interval, at the best of the ` +
+      "other settings.",
     key,
     chart.host,
     readout,

@@ -63,17 +63,22 @@ function createView(report) {
     const taken = new Set(slots.values());
     slots.set(index, many ? palette.slots.find((slot) => !taken.has(slot)) : index);
   };
+  // Returns true for the groups that the headline compares.
+  const isAtBest = (index) =>
+    !report.best || report.best.models[groups[index].model]?.cell === groups[index].cell;
   // Returns the groups that are drawn first: all; or each model at its best setting, if that is not
   // too many; or the best three, the baseline and the worst.
   function firstShown() {
     if (!many) return order;
     if (report.models.length <= palette.size) {
       return report.models
-        .map((_, model) => order.find((index) => groups[index].model === model))
+        .map((_, model) => order.find((index) => isAtBest(index) && groups[index].model === model))
         .filter((index) => index !== undefined);
     }
-    const ranked = order.filter((index) => format.isNumber(groups[index].result?.mean));
-    const baseline = order.find((index) => view.isBaseline(index));
+    const ranked = order.filter(
+      (index) => isAtBest(index) && format.isNumber(groups[index].result?.mean),
+    );
+    const baseline = order.find((index) => isAtBest(index) && view.isBaseline(index));
     return [...new Set([...ranked.slice(0, 3), baseline, ranked.at(-1)])].filter(
       (index) => index !== undefined,
     );
