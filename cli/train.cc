@@ -163,6 +163,7 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
                                 " longer than the context of ", info.context_length,
                                 " tokens; the rest of them is not used"));
   }
+  if (!info.data_advice.empty()) progress->Note(absl::StrCat("warning: ", info.data_advice));
   if (info.skipped_documents > 0) {
     progress->Note(absl::StrCat("warning: skipping ",
                                 Count(info.skipped_documents, "training document"),

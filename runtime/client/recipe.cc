@@ -119,6 +119,9 @@ absl::StatusOr<Recipe> ParseRecipe(absl::string_view text, const std::string& na
   v1::Train said;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, name, &said, &own));
   AddPlaces(name, {said, own}, {recipe.fields, completed}, &recipe.places);
+  const auto names_format = [](const auto& setting) { return setting.first == "data.format"; };
+  recipe.names_format = absl::StrContains(text, "format") ||
+                        std::any_of(settings.begin(), settings.end(), names_format);
   return recipe;
 }
 
@@ -168,6 +171,15 @@ DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   options.end_token = data.end_token();
   options.val_fraction = data.val_fraction();
   return options;
+}
+
+std::string FormatAdvice(const Dataset& data, const Recipe& recipe) {
+  if (recipe.names_format || data.longest_item() == 0) return "";
+  return absl::StrCat(
+      data.name(),
+      ": is read as one text, and its end is held out, although no line has more than ",
+      data.longest_item(),
+      " bytes; if each line is a document, set train.data.format=DOCUMENTS, else TEXT");
 }
 
 bool HasDocuments(const Recipe& recipe) {

@@ -37,7 +37,8 @@ struct Recipe {
   v1::Train fields;  // parsed `text`
   // Map from locations of fields in `text`, "12:3", to those in the file, "train.pbtxt:4:1".
   std::map<std::string, std::string> places;
-  int64_t chosen_units = 0;  // units in `fields` if chosen for the ranks, else 0
+  int64_t chosen_units = 0;   // units in `fields` if chosen for the ranks, else 0
+  bool names_format = false;  // the format of the data is not the default
 
   // Returns `status` with locations in `text`, "recipe:12:3", as in plumb.h's errors, replaced by
   // those in the file.
@@ -54,6 +55,10 @@ absl::StatusOr<Recipe> ParseRecipe(absl::string_view text, const std::string& na
 // on any number of ranks.
 absl::StatusOr<Recipe> ReadRecipe(const std::string& path, const Overrides& settings,
                                   int ranks = 1);
+
+// Returns a warning if the data look like a list of documents, and are read as one text by default;
+// otherwise "".
+std::string FormatAdvice(const Dataset& data, const Recipe& recipe);
 
 // Returns "bf16" or "f32", the type of computation.
 inline const char* GetDTypeName(const Recipe& recipe) {

@@ -7,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
@@ -96,6 +98,19 @@ bool LookLikeHalves(absl::Span<const int32_t> ids) {
 int64_t TrainCount(int64_t n, double val_fraction) {
   const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
   return std::clamp<int64_t>(count, val_fraction < 1 ? 1 : 0, n);
+}
+
+// Returns Dataset::longest_item() of a text.
+int64_t LongestItem(absl::string_view content) {
+  constexpr size_t kFewest = 100, kLongest = 32;
+  absl::ConsumeSuffix(&content, "\n");
+  size_t lines = 0, longest = 0;
+  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+    if (line.empty() || line.size() > kLongest) return 0;
+    longest = std::max(longest, line.size());
+    ++lines;
+  }
+  return lines < kFewest ? 0 : static_cast<int64_t>(longest);
 }
 
 }  // namespace
@@ -230,6 +245,7 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
   if (documents) {
     dataset.SplitDocuments(options.val_fraction);
   } else {
+    dataset.longest_item_ = LongestItem(content);
     dataset.SplitText(options.val_fraction);
   }
   return dataset;

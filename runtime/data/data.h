@@ -67,6 +67,9 @@ class Dataset {
   // Returns "names.txt: 3,700 documents to train on, 0 held out; 26 characters ...".
   std::string Description() const;
   DatasetOptions::Format format() const { return format_; }
+  // Returns the length in bytes of the longest line of a running text that looks like a list of
+  // documents: a hundred lines or more, none of them empty or longer than 32 bytes. Otherwise 0.
+  int64_t longest_item() const { return longest_item_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   // Identity of the training data, 16 hexadecimal digits: FNV-1a 64 of the file's bytes, or, for
   // token files, TokenShards::Hash().
@@ -129,6 +132,7 @@ class Dataset {
   std::string data_hash_;
   std::vector<int32_t> tokens_;                // tokens of the whole file, documents back to back
   std::shared_ptr<const TokenShards> shards_;  // replaces tokens_ for format tokens
+  int64_t longest_item_ = 0;
   // Running text: index of the first token that is held out.
   int64_t validation_begin_ = 0;
   // Format tokens: number of targets of either split.

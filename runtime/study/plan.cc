@@ -479,6 +479,8 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& placed, const std::string& out,
   const CellRange all = {0, plan.cells.size() - 1};
   plan.tried.assign(plan.models.size(), plan.range.empty() ? all : plan.tried.front());
   plan.warnings = WarnOfEqualModels(plan);
+  const std::string& advice = plan.groups.front().training.data_advice;
+  if (!advice.empty()) plan.warnings.push_back(advice);
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));
   }

@@ -56,6 +56,7 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   preview.train_text = recipe.text;
   preview.max_steps = recipe.fields.max_steps();
   preview.data = data->Description();
+  preview.data_advice = FormatAdvice(*data, recipe);
   preview.data_hash = data->data_hash();
   preview.tokenizer_hash = HashOfTokenizer(data->tokenizer());
   preview.vocab_size = NeededVocabulary(data->tokenizer(), recipe);

@@ -17,8 +17,9 @@ namespace plumb {
 struct TrainingPreview {
   std::string train_text;  // the recipe with defaults filled in
   int64_t max_steps = 0;
-  std::string data;       // "names.txt: 3,700 documents to train on ..."
-  std::string data_hash;  // Dataset::data_hash
+  std::string data;         // "names.txt: 3,700 documents to train on ..."
+  std::string data_advice;  // FormatAdvice
+  std::string data_hash;    // Dataset::data_hash
   std::string tokenizer_hash;
   int64_t vocab_size = 0;  // needed by the data, and by masked_tokens
   bool has_validation = false;

@@ -71,6 +71,7 @@ struct TrainingDisk {
 
 struct TrainInfo {
   std::string model_name, out, data;  // data: "3,700 documents, 26 characters ..."
+  std::string data_advice;            // FormatAdvice
   int64_t parameters = 0;
   int64_t first_step = 0;  // steps completed before a resume
   int64_t max_steps = 0;

@@ -284,6 +284,7 @@ absl::Status TrainRunState::Open(const TrainRequest& request) {
   const api::ModelInfo of_model = model->Info();
   PLUMB_ASSIGN_OR_RETURN(info.model_name, GetName(model_text));
   info.data = data->Description();
+  info.data_advice = FormatAdvice(*data, recipe);
   info.parameters = of_model.parameters;
   info.first_step = step();
   info.max_steps = fields().max_steps();

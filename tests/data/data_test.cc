@@ -223,6 +223,18 @@ TEST(DatasetTest, JsonlHasPromptsThatAreNoTargets) {
   EXPECT_THAT(GetError(load("a name\n")), HasSubstr("d.jsonl:1:1: syntax error"));
 }
 
+TEST(DatasetTest, RecognizesAListInAText) {
+  const auto longest = [](const std::string& text) {
+    return Dataset::FromContent(text, "t.txt", Options(kText, 0.1), nullptr)->longest_item();
+  };
+  std::string list;
+  for (int i = 0; i < 99; ++i) absl::StrAppend(&list, "name", i, "\n");
+  EXPECT_EQ(longest(list), 0) << "too few lines";
+  EXPECT_EQ(longest(list + "the last name\n"), 13);
+  EXPECT_EQ(longest(list + "\nafter an empty line\n"), 0);
+  EXPECT_EQ(longest(list + std::string(33, 'x')), 0) << "a line of prose";
+}
+
 TEST(DatasetTest, HashesTheFileUnchanged) {
   EXPECT_EQ(Documents("foobar")->data_hash(), "85944171f73967e8");
   EXPECT_NE(Documents("foobar\n")->data_hash(), "85944171f73967e8");
