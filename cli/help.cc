@@ -99,7 +99,11 @@ absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options,
   for (const std::string& word : words) {
     const std::vector<CLI::App*> named =
         app->get_subcommands([&word](CLI::App* command) { return command->check_name(word); });
-    if (named.empty()) return UnknownWord(word, *app, app == program);
+    if (named.empty()) {
+      const auto placement = TopicText({kPlacementsTopic, word}, invocation);
+      if (words.size() == 1 && placement.ok()) return ExitOk(PrintResult(**placement));
+      return UnknownWord(word, *app, app == program);
+    }
     absl::StrAppend(&path, path.empty() ? "" : " ", app->get_name());
     app = named.front();
   }

@@ -64,7 +64,7 @@ absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, cons
       {"report.html", RenderReport(PageData(report, plan, results))},
       {"table.csv", TableCsv(plan, results)},
       {"table.md", TableMarkdown(plan, results)},
-      {"table.tex", ToLatex(SummaryTable(plan, results, /*with_times=*/false))},
+      {"table.tex", ToLatex(PaperTable(SummaryTable(plan, results, /*with_times=*/false)))},
       {"differences.tex",
        ToLatex(results.best ? BestPairedTable(plan, results) : PairedTable(plan, results))}};
   if (results.best) {

@@ -234,6 +234,28 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
   return table;
 }
 
+Table PaperTable(const Table& summary) {
+  Table table;
+  table.rows.resize(summary.rows.size());
+  for (size_t i = 0; i < summary.columns.size(); ++i) {
+    const std::string& name = summary.columns[i];
+    const auto is = [&name](const char* other) { return name == other; };
+    const bool counts_failures = is("diverged") || is("collapsed");
+    const bool has_room = is("model") || is("parameters") || is("steps") || is("runs") ||
+                          is("place") || is(kMetricNames[kLast100]) ||
+                          is(kMetricNames[kValidation]);
+    const bool has_failed =
+        counts_failures && std::any_of(summary.rows.begin(), summary.rows.end(),
+                                       [i](const auto& row) { return row[i].text != "0"; });
+    if (!has_room && !has_failed) continue;
+    table.columns.push_back(name);
+    for (size_t row = 0; row < table.rows.size(); ++row) {
+      table.rows[row].push_back(summary.rows[row][i]);
+    }
+  }
+  return table;
+}
+
 Table PairedTable(const StudyPlan& plan, const StudyResults& results) {
   Table table;
   table.columns = DifferenceColumns(plan, {"difference", "metric"});

@@ -27,6 +27,9 @@ struct Table {
 // Returns one row per group: each figure as mean ± standard deviation over the finished runs.
 // `with_times`: also figures that depend on the speed of the machine.
 Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times);
+// Returns the columns of a summary that a page of a paper has room for: the model, its runs, the
+// losses at the end and, where a run has failed, the failures.
+Table PaperTable(const Table& summary);
 // Returns one row per pair of models in a cell: mean difference, its 95 % confidence interval and
 // p-values. Of the judged metric these are all pairs, or for more than eight models those with the
 // first, as for the other metrics.

@@ -308,6 +308,10 @@ std::string FormulaEval::HintFor(const std::string& name) const {
   for (const auto& [indexed, variable] : walk_.indexed) here.push_back(indexed);
   for (const LearnedSpec& learned : scope_.block->placement->learned) here.push_back(learned.name);
   for (const Statement& let : scope_.block->placement->lets) here.push_back(let.target);
+  const std::vector<std::string> numbers = scalars_.Names();
+  for (const char* const place : {"layer", "sublayer"}) {
+    if (std::count(numbers.begin(), numbers.end(), place) > 0) here.push_back(place);
+  }
   return absl::StrCat("; here there are ", Listed(here), ", and the model's dimensions");
 }
 

@@ -173,9 +173,17 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
                          shipped_.empty() ? "any directory" : absl::StrJoin(shipped_, ", "),
                          ": set their directories in PLUMB_PLACEMENT_PATH or in the program"));
   }
+  std::string hint = DidYouMean(name, known);
+  if (hint.empty() && !name.empty()) {
+    std::vector<std::string> related;
+    for (const std::string& other : known) {
+      if (absl::StrContains(other, name)) related.push_back(other);
+    }
+    if (!related.empty()) hint = absl::StrCat("; names with it: ", absl::StrJoin(related, ", "));
+  }
   return ErrorAt(
-      at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
-                       "\n  known: ", absl::StrJoin(known, ", "),
+      at, absl::StrCat("unknown placement \"", name, "\"", hint,
+                       "\n  plumb help placements lists the ", known.size(), " that are known",
                        "\n  plumb docs placements has their equations, and how to write another"));
 }
 

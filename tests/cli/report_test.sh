@@ -40,6 +40,7 @@ for file in grid.txt names.txt; do
   for model in pre post; do grep -q "^$model  " "$file" || { cat "$file"; exit 1; }; done
 done
 for model in pre post; do grep -q "^$model & " names/table.tex; done
+grep -q '^model & parameters & runs & last 100 ' names/table.tex  # the columns that fit a page
 sed 's/model: ".*"/&\n&/' grid/study.pbtxt > two.pbtxt && mv two.pbtxt grid/study.pbtxt
 "$plumb" report grid --title "Two placements" --out names > names.txt  # as if the study had two files
 grep -q '^pre, block.placement=post  ' names.txt || { cat names.txt; exit 1; }

@@ -133,13 +133,13 @@ TEST(HostileTextTest, LongTextsHaveShortMessages) {
 TEST(HostileTextTest, LongLinesAreExcerpted) {
   std::string sum = "x = x + f(x)";
   for (int i = 0; i < 45; ++i) sum += " + x";
-  EXPECT_EQ(
-      GetError(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
-      "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"; here there are x, and "
-      "the model's dimensions\n"
-      "  ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + y + x + x + x + x + "
-      "x + x + x + x + x + x + x + x + x + x + ...\n"
-      "                                                                 ^");
+  EXPECT_EQ(GetError(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
+            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"; here there are x, "
+            "layer, sublayer, and "
+            "the model's dimensions\n"
+            "  ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + y + x + x + x + x + "
+            "x + x + x + x + x + x + x + x + x + x + ...\n"
+            "                                                                 ^");
 }
 
 }  // namespace

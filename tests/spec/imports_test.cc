@@ -132,6 +132,7 @@ TEST_F(ImportsTest, ErrorsInAnImportedFormulaNameItsFile) {
   directory_.Write("a.pbtxt", "placement {\n  name: \"p\"\n  each: \"x = x + f(y)\"\n}");
   EXPECT_EQ(Error("import: \"a.pbtxt\" block { placement: \"p\" }"),
             "a.pbtxt:3:3: placement \"p\", each, attention: unknown name \"y\"; here there are x, "
+            "layer, sublayer, "
             "and the "
             "model's dimensions\n"
             "  x = x + f(y)\n"

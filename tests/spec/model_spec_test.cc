@@ -162,7 +162,7 @@ TEST(ModelSpecTest, SetChecksFields) {
   ASSERT_TRUE(spec.Set("placement[0].each[1]", "x = z + y").ok());
   EXPECT_EQ(std::string(Resolve(spec, &plugins, ResolveOptions()).status().message()),
             "dir/m.pbtxt:6:40: placement \"p\", each, attention: unknown name \"z\"; here there "
-            "are y, x, and the model's dimensions\n"
+            "are y, x, layer, sublayer, and the model's dimensions\n"
             "  x = z + y\n"
             "      ^");
   // The field was set by the program, so the error has no location in the file.
