@@ -15,6 +15,11 @@ cp -r "$installed/plumb_runtime" "$work/copied"
 cd "$work"
 
 [ -f "$installed/plumb_runtime/py.typed" ]
+# The page keeps its links to examples, because their files are installed, and so are the files that its snippets read.
+page=$("$prefix/bin/plumb" docs python --path)
+examples=$(dirname "$("$prefix/bin/plumb" docs examples --path)")
+diff <(grep -o '](\.\./examples/[^)]*)' "$2/../docs/python.md") <(grep -o '](\.\./examples/[^)]*)' "$page")
+for file in data/names.txt benchmark/results/base.json notebooks/placement_in_ten_minutes.ipynb; do [ -f "$examples/$file" ]; done
 PYTHONPATH="$installed" "$python" -X dev "$tests/package_test.py"
 PYTHONPATH="$installed" "$python" -m plumb_runtime --version | grep -q '^plumb'
 PYTHONPATH="$installed" "$python" "$2/embed_python/demo.py" | tee demo.out
