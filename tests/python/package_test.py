@@ -320,6 +320,15 @@ class Training(unittest.TestCase):
             else:
                 self.assertEqual(lines, [""])
 
+    def test_progress_is_a_line_now_and_then_of_a_log(self):
+        for seconds, shows, steps in ((0.0, None, ["1", "2", "3"]), (0.0, False, []), (3600.0, None, [])):
+            stream = io.StringIO()
+            with unittest.mock.patch("plumb_runtime.progress.LOG_SECONDS", seconds):
+                with plumb.Progress(3, stream=stream, shows=shows) as progress:
+                    plumb.Trainer(model(), "max_steps: 3 batch_size: 2").run(counting(), progress)
+            self.assertEqual([line[:11] for line in stream.getvalue().splitlines()],
+                             [f"step {step} of 3" for step in steps])
+
     def test_progress_is_one_output_of_a_notebook(self):
         shown = []
         handle = types.SimpleNamespace(update=lambda data, raw: shown.append(("update", data["text/plain"])))

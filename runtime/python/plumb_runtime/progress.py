@@ -32,19 +32,23 @@ def _display() -> Optional[Any]:
     return ipython.display.display if ipython is not None and hasattr(shell, "kernel") else None
 
 
+LOG_SECONDS = 30.0  # time between the lines in a log
+
+
 class Line:
     """A line of text that is written again in place of the last one: on a terminal, or in a notebook as one output that
-    is updated. `shows`: True to write it elsewhere too, False for nowhere. The line is renewed after at least
-    `seconds`."""
+    is updated. Elsewhere, as in a log, a new line is written after every LOG_SECONDS. `shows`: True to write it
+    as on a terminal everywhere, False for nowhere. The line is renewed after at least `seconds`."""
 
     def __init__(self, shows: Optional[bool] = None, stream: Optional[TextIO] = None, seconds: float = 0.2) -> None:
         self._stream = stream if stream is not None else sys.stderr
         self._display = _display() if stream is None else None
         self._output: Any = None  # of the notebook, from the first text on
         is_watched = self._display is not None or self._stream.isatty()
-        self._shows = is_watched if shows is None else shows
-        self._seconds, self._shown, self._width = seconds, 0.0, 0
-        self._last = ""
+        self._logs = shows is None and not is_watched
+        self._shows = shows is not False
+        self._seconds, self._shown = (LOG_SECONDS, time.monotonic()) if self._logs else (seconds, 0.0)
+        self._last, self._written, self._width = "", "", 0
 
     def show(self, text: str) -> None:
         """Shows a text, unless the last one has just been shown."""
@@ -54,7 +58,11 @@ class Line:
             self._write()
 
     def _write(self) -> None:
-        if self._output is not None:
+        self._written = self._last
+        if self._logs:
+            self._stream.write(self._last + "\n")
+            self._stream.flush()
+        elif self._output is not None:
             self._output.update({"text/plain": self._last}, raw=True)
         elif self._display is not None:
             self._output = self._display({"text/plain": self._last}, raw=True, display_id=True)
@@ -64,16 +72,18 @@ class Line:
             self._width = len(self._last)
 
     def end(self) -> None:
-        """Shows the last text, and ends the line."""
+        """Shows the last text, and ends the line. Adds nothing to a log that has no line yet."""
+        if self._logs and self._written in ("", self._last):
+            return
         if self._shows and self._last:
             self._write()
-            if self._display is None:
+            if self._display is None and not self._logs:
                 self._stream.write("\n")
-            self._last, self._width = "", 0
+            self._last, self._written, self._width = "", "", 0
 
 
 class Progress:
-    """Shows the steps of a run in one line, on a terminal or in a notebook, and nothing elsewhere:
+    """Shows the steps of a run in one line, on a terminal or in a notebook, and elsewhere in a new line every 30 s:
 
         with plumb.Progress(300) as progress:
             trainer.run(batches, progress)
