@@ -186,6 +186,10 @@ class RunsTest(unittest.TestCase):
         study = plumb.compare({"halved": spec, "pre": PRE}, NAMES, RECIPE, out=self.path("study"), seeds=2, samples=0,
                               set={"train.max_steps": 5, "model.n_layer": 1}, norms=[halve])
         self.assertEqual([status for status in study.runs["status"]], ["finished"] * 4)
+        runtime = plumb.Runtime()
+        runtime.register_plugin(halve)
+        found = plumb.describe(spec, set={"model.vocab_size": 27}, runtime=runtime)
+        self.assertEqual(str(found), repr(found))  # the program has no such norm
         self.assertEqual(study.runs["model"], ["halved", "halved", "pre", "pre"])
 
     def test_a_study_notices_an_edited_norm(self) -> None:
@@ -242,10 +246,53 @@ class RunsTest(unittest.TestCase):
         command("compare", self.path("study/study.pbtxt"), "--seeds", "3", "--out", self.path("study"))
         self.assertEqual(len(plumb.Study(self.path("study")).runs["seed"]), 6)
         models["b"] = spec("x = x + norm(f(x))")
-        with self.assertRaisesRegex(FileExistsError, "overwrite=True"):
+        with self.assertRaisesRegex(FileExistsError, "overwrite=True\n  -  each: \"x = norm.*\n  \\+  each: \"x = x"):
             plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=3, samples=0, set=short)
         edited = plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=3, samples=0, set=short, overwrite=True)
         self.assertEqual(edited.runs["model"], ["a"] * 3 + ["b"] * 3)
+
+    def test_inputs_that_no_run_was_trained_with_are_replaced(self) -> None:
+        def spec(each: str) -> plumb.Spec:
+            return plumb.placement(each).spec(n_layer=1, n_head=2, d_model=8, context_length=16)
+
+        def compare(b: str, data: Any, recipe: Any = "max_steps: 3") -> list[object]:
+            models = {"a": spec("x = x + f(norm(x))"), "b": spec(b), **more}
+            return list(plumb.compare(models, data, recipe, out=self.path("study"), seeds=2, samples=0).runs["model"])
+
+        names, post, more = ["anna", "bob", "carla"] * 5, "x = norm(x + f(x))", {}
+        for b, data in (("x = x + g(norm(x))", names), (post, [])):
+            with self.assertRaises(plumb.Error):
+                compare(b, data)
+        self.assertEqual(compare(post, names), ["a", "a", "b", "b"])
+        self.assertEqual(os.listdir(self.path("study/models")), ["a.pbtxt", "b.pbtxt"])
+        # A model that is added may be wrong at first; the others, their data and recipe have runs.
+        more = {"c": spec("x = x + g(norm(x))")}
+        with self.assertRaisesRegex(plumb.Error, "study/models/c.pbtxt:.*unknown function \"g\""):
+            compare(post, names)
+        more = {"c": spec("x = x + norm(f(x))")}
+        self.assertEqual(compare(post, names), ["a", "a", "b", "b", "c", "c"])
+        for wrong, changed in (((post, names[1:] + ["dora"] * 5), r'-{"text": "anna"}'),
+                               ((post, names, "max_steps: 4"), "-max_steps: 3\n  .max_steps: 4$"),
+                               (("x = x + f(x)", names), r'-  each: "x = norm\(x \+ f\(x\)\)"')):
+            with self.assertRaisesRegex(FileExistsError, "has other contents; choose another out, .*\n  " + changed) as raised:
+                compare(*wrong)
+            self.assertLessEqual(len(str(raised.exception).split("\n")), 5)
+
+        with self.assertRaises(plumb.Error):
+            plumb.train(spec(post), [], out=self.path("run"))
+        self.assertEqual(plumb.train(spec(post), names, {"max_steps": 3}, out=self.path("run")).step, 3)
+        with self.assertRaisesRegex(FileExistsError, "data.jsonl"):
+            plumb.train(spec(post), names[1:], out=self.path("run"))
+
+    def test_a_recipe_may_be_a_dict(self) -> None:
+        recipe = {"max_steps": 4, "learning_rate": 0.5, "data.val_fraction": 0.2}
+        study = plumb.compare(PRE, NAMES, recipe, out=self.path("study"), seeds=2, samples=0, title="A title",
+                              grid={"train.learning_rate": [0.003, 0.01]}, set={"model.n_layer": 1, "train.max_steps": 5})
+        self.assertEqual(study.runs["steps"], [5] * 4)
+        self.assertEqual(study.report["title"], "A title")
+        run = plumb.train(PRE, NAMES, recipe, out=self.path("run"), set={"model.n_layer": 1})
+        for line in ("max_steps: 4", "learning_rate: 0.5", "val_fraction: 0.2", "decay_steps: 4"):
+            self.assertIn(line, run.recipe)
 
     def test_models_data_recipes_and_tokenizers_may_be_objects(self) -> None:
         text = 'n_layer: 1 n_head: 2 d_model: 8 context_length: 16 block { placement: "pre" norm: "rms_norm" }'
@@ -300,6 +347,40 @@ class RunsTest(unittest.TestCase):
                 (lambda: plumb.theory(wrong), "model must be a Spec, its text or a file, not float"),
                 (lambda: plumb.report([wrong], out=self.path("report")), "run must be a Run or its directory, not float")):
             with self.assertRaisesRegex(TypeError, error):
+                call()
+        formula = "x = x + f(norm(x))"
+        for call, error in (
+                (lambda: compare(["pre", "post"]), r"models\[0\]: 'pre' is a placement, not the file of a model.*"
+                 r'grid={"model.block.placement": \["pre", ...\]}'),
+                (lambda: compare({"a": "pre"}), "a: 'pre' is a placement"),
+                (lambda: train("pre"), "model: 'pre' is a placement, .*block { placement: \"pre\" norm: "),
+                (lambda: compare({"a": formula}), r"a: 'x = x .* write plumb.placement\('x = x .*\).spec\(n_layer="),
+                (lambda: plumb.describe(formula), "model: 'x = x .* is a statement of a placement"),
+                (lambda: plumb.theory("two words"), "must be a Spec, its text or a file; 'two words' is neither"),
+                (lambda: compare(data="anna\n" * 9999), r"^data: a str .* 'anna\\nanna.{1,90} is not;.*a list of documents$"),
+                (lambda: train(data="x" * 9999), "pass a list of documents$"),
+                (lambda: compare(recipe="max_steps 5"), "recipe must be a recipe's text .*; 'max_steps 5' is neither"),
+                (lambda: compare([]), "models has no model")):
+            with self.assertRaisesRegex(ValueError, error):
+                call()
+        for call in (lambda: compare({"model": plumb.placement(formula)}), lambda: train(plumb.placement(formula)),
+                     lambda: plumb.describe(plumb.placement(formula))):  # type: ignore[arg-type]
+            with self.assertRaisesRegex(TypeError, r"not Placement; its spec\(n_layer=, .*\) is one"):
+                call()
+        for more, error in (({"grid": {"trian.lr": [1, 2]}}, r'^grid\["trian.lr"\]: '), ({"seeds": 0}, "^seeds: "),
+                            ({"seeds": [1, 1]}, r"^seeds\[1\]: "), ({"match": "step"}, "^match: unknown value")):
+            with self.assertRaisesRegex(plumb.Error, error) as raised:
+                compare(**more)
+            self.assertIsNone(raised.exception.file)
+        bad = plumb.placement("x = x + g(norm(x))").spec(n_layer=1, n_head=2, d_model=8, context_length=16)
+        vocabulary = {"model.vocab_size": 27}
+        for call in (lambda: train(bad), lambda: plumb.theory(bad, set=vocabulary),
+                     lambda: plumb.describe(bad, set=vocabulary)):
+            with self.assertRaisesRegex(plumb.Error, r'^model:\d+:\d+: placement "mine"'):
+                call()
+        unsized = "n_layer: 1 n_head: 2 d_model: 8 context_length: 16 block { placement: \"pre\" norm: \"rms_norm\" }"
+        for call in (lambda: plumb.describe(unsized), lambda: plumb.theory(unsized), lambda: plumb.bench(unsized)):
+            with self.assertRaisesRegex(plumb.Error, '^model: vocab_size is missing; give set={"model.vocab_size": 27}, '):
                 call()
         with self.assertRaisesRegex(ValueError, "is set by the argument data; drop it in set"):
             train(data=["anna"], set={"train.data.format": "TEXT"})
@@ -365,6 +446,9 @@ class RunsTest(unittest.TestCase):
         found = plumb.describe(spec, set={"model.vocab_size": 27})
         self.assertEqual(found.fields["dims"]["n_layer"], 2)
         self.assertTrue(found._repr_svg_().startswith("<svg"))
+        self.assertEqual(str(plumb.describe(PRE)), command("describe", PRE))
+        self.assertIn("    Jacobian: (I + J_mlp J_norm) (I + J_attention J_norm)\n", str(found))
+        self.assertRegex(repr(found), "^<plumb.Description of .* parameters>>$")
         self.assertIn("depths", plumb.theory(spec, seeds=1, set={"model.vocab_size": 27}))
         run = plumb.train(plumb.Spec(GPT2), NAMES, RECIPE, out=self.path("gpt2"), set={"train.max_steps": 3})
         plumb.export(run, self.path("exported"), family="gpt2")

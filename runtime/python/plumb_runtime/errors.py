@@ -42,8 +42,12 @@ class Cancelled(Error):
 
 
 def in_python(message: str) -> str:
-    """Replaces the name of a C function that a message recommends with its name in this package."""
+    """Replaces what a message recommends, a C function or an option of the command line, with its name in this
+    package."""
     message = message.replace("plumb_model_init or plumb_model_load first",
                               "give Model a seed= or weights=, or call its init(), load() or map() first")
+    message = re.sub(r"(vocab_size is missing)[;,].*",
+                     r'\1; give set={"model.vocab_size": 27}, or set it in a Spec: spec["vocab_size"] = 27', message)
+    message = re.sub(r"--(resume|overwrite)\b", r"\1=True", message.replace("another --out", "another out"))
     return re.sub(r"\bplumb_(model|tokenizer|decoder|trainer|session|evaluator)_(\w+)",
                   lambda name: f"{name[1].capitalize()}.{name[2]}", message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from array import array
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int64, c_void_p
@@ -13,7 +12,8 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _structs as structs
 from ._calls import Callbacks, Interruptible, call, functions_of, guarded
-from ._files import Data, Path, Settings, Source, data_file, file_path, model_file, recipe_file, settings_of
+from ._files import (Data, Inputs, Path, Recipe, Settings, Source, data_file, file_path, input_directory, model_file,
+                     recipe_file, settings_of, with_recipe)
 from .errors import Cancelled, Code, Error
 from .model import Model
 from .progress import Progress, table
@@ -195,7 +195,7 @@ def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = F
     return Run(path, runtime, average=average)
 
 
-def train(model: Source, data: Data, recipe: Optional[Path] = None, *, out: Path, set: Settings = None,
+def train(model: Source, data: Data, recipe: Recipe = None, *, out: Path, set: Settings = None,
           tokenizer: Union[Tokenizer, Path, None] = None, init: Union[Run, Path, None] = None, resume: bool = False,
           probe_every: int = 0, probe_points: Sequence[str] = (), stop_at: int = 0,
           callbacks: Callbacks[RunStep] = (), progress: Optional[bool] = None,
@@ -203,31 +203,33 @@ def train(model: Source, data: Data, recipe: Optional[Path] = None, *, out: Path
     """Trains a run in the directory `out` like `plumb train`, and returns it.
 
     `model`: a Spec, its text, or a file. `data`: a file, or a list of documents, each a text or a dict of prompt and
-    completion, which is written to OUT/data.jsonl. `recipe`: its text or a file; None: all defaults. `set`: fields,
-    {"train.max_steps": 200}. `tokenizer`: a Tokenizer, or a file or directory that has one; None: as in the recipe.
-    `init`: a run whose weights to start from. `resume`: continues the run that `out` has. `stop_at`: stops with a
-    checkpoint after this step. `callbacks` receive a RunStep after each step; one that returns False stops the run with
-    a checkpoint. `progress`: shows a line; None: on terminals and in notebooks.
+    completion, which is written to OUT/data.jsonl. `recipe`: its text, a dict of its fields, or a file; None: all
+    defaults. `set`: fields, {"train.max_steps": 200}. `tokenizer`: a Tokenizer, or a file or directory that has one;
+    None: as in the recipe. `init`: a run whose weights to start from. `resume`: continues the run that `out` has.
+    `stop_at`: stops with a checkpoint after this step. `callbacks` receive a RunStep after each step; one that returns
+    False stops the run with a checkpoint. `progress`: shows a line, False: none; None: on terminals and in notebooks,
+    and elsewhere a new line every 30 s.
 
     Ctrl-C, or an exception of a callback, ends the call after a checkpoint was written: `resume=True` continues the
     run. Raises Error, with file, line and column for errors in files; its code is ABORTED if the loss diverged."""
-    functions = functions_of(callbacks)
+    functions, inputs = functions_of(callbacks), Inputs(out)
     runtime = runtime or Runtime()
     shown: list[Progress] = []  # one, from the first step on
 
-    with Interruptible() as interruptible, tempfile.TemporaryDirectory(prefix="plumb-") as directory:
+    with Interruptible() as interruptible, input_directory() as directory:
         def receive(_user: Any, found: Any) -> int:
             def body() -> object:
                 step = _step_of(found.contents)
                 if not shown:
+                    inputs.use()
                     shown.append(Progress(step.max_steps, shows=progress))
                 shown[0](step)
                 return all([function(step) is not False for function in functions])
             return guarded(body) or int(interruptible.stops())
 
         on_step = structs.RunStepFn(receive)
-        of_model, of_recipe = model_file(model, directory), recipe_file(recipe, directory)
-        path, settings = data_file(data, tokenizer, set, out)
+        of_model, of_recipe = model_file(model, Inputs(directory)), recipe_file(recipe, Inputs(directory))
+        path, settings = data_file(data, tokenizer, with_recipe(recipe, set), inputs)
         words, points = _strings(settings_of(settings)), _strings(probe_points)
         training = structs.RunTraining(
             resume=int(resume), model=os.fsencode(of_model), data=os.fsencode(path),

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_void_p
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 from . import _structs as structs
 from ._arguments import integer
 from ._calls import Callbacks, Interruptible, call, functions_of, guarded
-from ._files import (Data, Path, Settings, Source, data_file, model_of, named_spec, quoted,
-                     recipe_file, settings_of, value_text, write_input)
+from ._files import (Data, Inputs, Path, Recipe, Settings, Source, data_file, input_directory, model_of, named_spec,
+                     quoted, recipe_file, settings_of, value_text, with_recipe)
 from .model import Spec
 from .progress import Line, duration, table
 from .runs import Run, run_path
@@ -150,13 +149,14 @@ def outcome_key(result: Mapping[str, Any]) -> tuple[bool, bool, float, float]:
 
 
 def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Data,
-            recipe: Optional[Path] = None, *, out: Path,
+            recipe: Recipe = None, *, out: Path,
             grid: Optional[Mapping[str, Union[str, Sequence[object]]]] = None,
             seeds: Union[int, Sequence[int]] = 3, choosing_seeds: int = 0, margin: float = 0.0, set: Settings = None,
             tokenizer: Union[Tokenizer, Path, None] = None, match: str = "steps", init: Union[Run, Path, None] = None,
             samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), keep_checkpoints: bool = False,
             store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
-            callbacks: Callbacks[StudyProgress] = (), progress: Optional[bool] = None) -> Study:
+            title: Optional[str] = None, callbacks: Callbacks[StudyProgress] = (),
+            progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
     runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended. Runs that `out`
     has must have had the same inputs; with `overwrite`, those that had others are trained again.
@@ -164,28 +164,35 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     `models`: Specs, their texts, or files; the first one is the baseline; the keys of a mapping are the models' names.
     `data`, `recipe`, `tokenizer` and `init`: as in train(). Objects and texts are written to `out`, the models to
     OUT/models. `grid`: fields with several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement":
-    ["pre", "post"]}, or a range of learning rates, "0.005..0.02". `seeds`: a number N, for 1 to N, or the seeds.
-    `choosing_seeds`: number of seeds that choose each model's best cell, in which alone the others are trained.
-    `margin`: difference in nats below which a model counts as equal to the baseline, 0: none. `set`: fields of every
-    run. `match`: the cost that models in a cell have in common: "steps", "tokens", "flops" or "parameters".
-    `keep_checkpoints`: keeps those of every run, with optimizer state, instead of the last weights of the first seed.
-    `norms`: norms in Python that models name. `threads`: number that runs divide, 0: all processors. `callbacks`
-    receive a StudyProgress several times a second and when runs end; one that returns False ends the call.
+    ["pre", "post"]}, or a range of learning rates, "0.005..0.02". `seeds`: a number N, for 1 to N, or the seeds. If the
+    grid has several cells (combinations of settings), the first half of the seeds chooses each model's best cell, and
+    the results in it are those of the other half: seeds=8 compares by 4. `choosing_seeds`: number of seeds that choose,
+    instead of half; the others are then trained in the best cell alone. `margin`: difference in nats below which a
+    model counts as equal to the baseline, 0: none. `set`: fields of every run. `match`: the cost that models in a cell
+    have in common: "steps", "tokens", "flops" or "parameters". `keep_checkpoints`: keeps those of every run, with
+    optimizer state, instead of the last weights of the first seed. `norms`: norms in Python that models name.
+    `threads`: number that runs divide, 0: all processors. `title`: that of the report; None: the models' names.
+    `callbacks` receive a StudyProgress several times a second and when runs end; one that returns False ends the call.
+    `progress`: as in train().
 
     Ctrl-C, a callback's False (which raises Cancelled) or its exception end the call with the runs' checkpoints; the
     same call continues. Raises Error, with file, line and column for errors in files."""
     out = os.fspath(out)
-    paths = _model_paths(models, os.path.join(out, "models"), overwrite)
-    path, settings = data_file(data, tokenizer, set, out, overwrite)
+    inputs, grid = Inputs(out, overwrite), grid or {}
+    paths = _model_paths(models, inputs)
+    path, settings = data_file(data, tokenizer, with_recipe(recipe, set, grid), inputs)
+    labels: list[str] = []
     functions, line, begin = functions_of(callbacks), Line(progress), time.monotonic()
     seen = _ended_runs(out)
     told = -1  # number of ended runs at the last call
 
-    with Interruptible() as interruptible, tempfile.TemporaryDirectory(prefix="plumb-") as directory:
+    with Interruptible() as interruptible, input_directory(labels) as directory:
         def receive(_user: Any, found: Any) -> int:
             def body() -> object:
                 nonlocal told
                 now = found.contents
+                if now.steps_taken:
+                    inputs.use()
                 line.show(_text_of(now, begin))
                 new = _ended_runs(out) - seen if functions and now.ended != told else ()
                 told = now.ended
@@ -196,10 +203,12 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
             return guarded(body) or int(interruptible.stops())
 
         study = os.path.join(directory, "study.pbtxt")
+        lines = _study_lines(paths, path, recipe_file(recipe, inputs), grid, seeds, choosing_seeds, margin, settings,
+                             match, None if init is None else run_path(init), samples, probe_every, probe_points,
+                             keep_checkpoints, title)
+        labels += [label for label, _ in lines]
         with open(study, "w", encoding="utf-8") as file:
-            file.write(_study_text(paths, path, recipe_file(recipe, out, overwrite), grid or {}, seeds,
-                                   choosing_seeds, margin, settings, match, None if init is None else run_path(init),
-                                   samples, probe_every, probe_points, keep_checkpoints))
+            file.writelines(f"{line}\n" for _, line in lines)
         log, on_progress = log_function(None), structs.StudyProgressFn(receive)
         runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
         tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
@@ -211,6 +220,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
             call("study_run", os.fsencode(study), byref(options))
         finally:
             line.end()
+    inputs.use()
     return Study(out)
 
 
@@ -220,9 +230,9 @@ def _ended_runs(out: str) -> set[tuple[str, int]]:
             for path in glob.glob(os.path.join(glob.escape(out), "runs", "*", "result.json"))}
 
 
-def _model_paths(models: Any, directory: str, replaces: bool) -> list[str]:
-    """Returns the absolute paths of the models; objects and texts, and all models of a mapping, are written to
-    `directory`."""
+def _model_paths(models: Any, inputs: Inputs) -> list[str]:
+    """Returns the absolute paths of the models; objects and texts, and all models of a mapping, become files of
+    `inputs`."""
     found: dict[str, Union[Spec, str]]
     if isinstance(models, Mapping):
         found = {str(name): named_spec(source, str(name)) for name, source in models.items()}
@@ -230,48 +240,50 @@ def _model_paths(models: Any, directory: str, replaces: bool) -> list[str]:
         found = {f"model_{i + 1}": model_of(source, f"models[{i}]") for i, source in enumerate(models)}
     else:
         found = {"model": model_of(models, "models")}
-    paths = [os.path.abspath(source) if isinstance(source, str) else
-             os.path.abspath(os.path.join(directory, re.sub(r"[^\w.+-]", "_", name) + ".pbtxt"))
-             for name, source in found.items()]
-    for path, (name, source) in zip(paths, found.items()):
-        if isinstance(source, Spec):
-            if paths.count(path) > 1:
-                raise ValueError(f"{path} would be the file of two models; choose another name for {name!r}")
-            write_input(path, str(source), replaces)
+    if not found:
+        raise ValueError("models has no model")
+    files = ["models/" + re.sub(r"[^\w.+-]", "_", name) + ".pbtxt" for name in found]
+    paths = []
+    for file, (name, source) in zip(files, found.items()):
+        if isinstance(source, Spec) and files.count(file) > 1:
+            raise ValueError(f"{file} would be the file of two models; choose another name for {name!r}")
+        paths.append(os.path.abspath(source) if isinstance(source, str) else inputs.write(file, str(source)))
     return paths
 
 
-def _study_text(paths: Sequence[str], data: str, recipe: Optional[str],
-                grid: Mapping[str, Union[str, Sequence[object]]], seeds: Union[int, Sequence[int]], choosing_seeds: int,
-                margin: float, set: Settings, match: str, init: Optional[str], samples: int, probe_every: int,
-                probe_points: Sequence[str], keep_checkpoints: bool) -> str:
-    """Returns the study as a plumb.v1.Study in text format."""
-    lines = [f"model: {quoted(path)}" for path in paths]
-    for field, path in (("data", data), ("train", recipe), ("init", init)):
+def _study_lines(paths: Sequence[str], data: str, recipe: Optional[str],
+                 grid: Mapping[str, Union[str, Sequence[object]]], seeds: Union[int, Sequence[int]],
+                 choosing_seeds: int, margin: float, set: Mapping[str, object], match: str, init: Optional[str],
+                 samples: int, probe_every: int, probe_points: Sequence[str], keep_checkpoints: bool,
+                 title: Optional[str]) -> list[tuple[str, str]]:
+    """Returns the lines of the study as a plumb.v1.Study in text format, each after the name of its argument."""
+    lines = [("models", f"model: {quoted(path)}") for path in paths]
+    for name, field, path in (("data", "data", data), ("recipe", "train", recipe), ("init", "init", init)):
         if path is not None:
-            lines.append(f"{field}: {quoted(os.path.abspath(path))}")
-    lines += [f"set: {quoted(setting)}" for setting in settings_of(set)]
+            lines.append((name, f"{field}: {quoted(os.path.abspath(path))}"))
+    lines += [(f'set["{field}"]', f"set: {quoted(setting)}") for field, setting in zip(set, settings_of(set))]
     for field, values in grid.items():
         if not isinstance(values, Iterable):
             raise TypeError(f"grid[{field!r}] must be a list of values, not {type(values).__name__}")
         each = [values] if isinstance(values, str) else values
         texts = " ".join(f"value: {quoted(value_text(value))}" for value in each)
-        lines.append(f"grid {{ field: {quoted(field)} {texts} }}")
+        lines.append((f'grid["{field}"]', f"grid {{ field: {quoted(field)} {texts} }}"))
     if isinstance(seeds, Iterable):
-        lines += [f"seed: {integer(seed, f'seeds[{i}]')}" for i, seed in enumerate(seeds)]
+        lines += [(f"seeds[{i}]", f"seed: {integer(seed, f'seeds[{i}]')}") for i, seed in enumerate(seeds)]
     else:
-        lines.append(f"seeds: {integer(seeds, 'seeds')}")
+        lines.append(("seeds", f"seeds: {integer(seeds, 'seeds')}"))
     if choosing_seeds:
-        lines.append(f"choosing_seeds: {choosing_seeds}")
+        lines.append(("choosing_seeds", f"choosing_seeds: {choosing_seeds}"))
     if margin:
-        lines.append(f"margin: {float(margin)!r}")
+        lines.append(("margin", f"margin: {float(margin)!r}"))
     if match != "steps":
-        lines.append(f"match: {match.upper()}")
+        lines.append(("match", f"match: {match.upper()}"))
     if keep_checkpoints:
-        lines.append("keep_checkpoints: true")
-    lines += [f"samples: {samples}", f"probe_every: {probe_every}"]
-    lines += [f"probe_point: {quoted(point)}" for point in probe_points]
-    return "\n".join(lines) + "\n"
+        lines.append(("keep_checkpoints", "keep_checkpoints: true"))
+    if title is not None:
+        lines.append(("title", f"title: {quoted(title)}"))
+    lines += [("samples", f"samples: {samples}"), ("probe_every", f"probe_every: {probe_every}")]
+    return lines + [("probe_points", f"probe_point: {quoted(point)}") for point in probe_points]
 
 
 def _text_of(found: Any, begin: float) -> str:

@@ -9,11 +9,13 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Optional, Union
 
 from ._command import program
-from ._files import Path, Settings, Source, model_file, model_of, quoted, settings_of, value_text
-from .errors import Code, Error
+from ._files import (Inputs, Path, Settings, Source, input_directory, model_file, model_of, quoted, settings_of,
+                     value_text)
+from .errors import Code, Error, in_python
 from .model import Model, Spec
 from .progress import table
 from .runs import Run, run_path
@@ -63,16 +65,23 @@ def _lines(field: str, value: object) -> list[str]:
 
 
 class Description:
-    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG. A notebook shows its
-    equations, Jacobians, sizes and data flow."""
+    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG. str() is the text of
+    `plumb describe`, and a notebook shows the equations, Jacobians, sizes and data flow."""
 
     def __init__(self, model: Model) -> None:
         self.fields: dict[str, Any] = model.describe()
         self.svg = model.explain("svg")
-        self._figures = repr(model)
+        self._figures, self._model = repr(model), model.text()
 
     def __repr__(self) -> str:
         return f"<plumb.Description of {self._figures}>"
+
+    def __str__(self) -> str:
+        """Returns the text of `plumb describe`, or repr() if there is no such program, or none that has the model's
+        norms, because they are in Python."""
+        with tempfile.TemporaryDirectory(prefix="plumb-") as directory, suppress(Error, OSError):
+            return _run(["describe", Inputs(directory).write("model.pbtxt", self._model)]).decode()
+        return repr(self)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -90,8 +99,9 @@ class Description:
 
 
 def describe(model: Union[Source, Model], *, set: Settings = None, runtime: Optional[Runtime] = None) -> Description:
-    """Describes a model, a Spec, its text or a file: equations, Jacobians, routes, tensors, and a picture. A model that
-    takes its vocabulary from the data needs set={"model.vocab_size": 65}."""
+    """Describes a model, a Spec, its text or a file: equations, Jacobians, routes, tensors, and a picture. print()
+    shows the text of `plumb describe`. A model that takes its vocabulary from the data needs its size,
+    set={"model.vocab_size": tokenizer.vocab_size}."""
     if not isinstance(model, Model):
         found = model_of(model)
         spec = Spec(str(found)) if isinstance(found, Spec) else Spec.from_file(found)
@@ -150,9 +160,9 @@ def bench(model: Source, *, only: Optional[str] = None, batch: Optional[int] = N
 
 
 def _of_model(command: str, model: Source, set: Settings, options: Sequence[str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="plumb-") as directory:
+    with input_directory() as directory:
         settings = [word for setting in settings_of(set) for word in ("--set", setting)]
-        return run_json([command, model_file(model, directory), *settings, *options])
+        return run_json([command, model_file(model, Inputs(directory)), *settings, *options])
 
 
 def report(sources: Union[Study, Run, Path, Sequence[Union[Study, Run, Path]]], *, out: Path) -> Study:
@@ -175,5 +185,6 @@ def _run(words: Sequence[str]) -> bytes:
     ran = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if ran.returncode != 0:
         message = ran.stderr.decode("utf-8", "replace").strip()
-        raise Error(message[message.find("error: ") + 7:] if "error: " in message else message, Code.INVALID_ARGUMENT)
+        raise Error(in_python(message[message.find("error: ") + 7:] if "error: " in message else message),
+                    Code.INVALID_ARGUMENT)
     return ran.stdout
