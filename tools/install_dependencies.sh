@@ -6,6 +6,7 @@
 #   tools/install_dependencies.sh test     also to test and measure it (the default)
 #   tools/install_dependencies.sh fuzz     also to run the fuzzers
 #   tools/install_dependencies.sh release  also to run tools/test_in_chroot.sh
+#   tools/install_dependencies.sh aarch64  to build for ARM and test under QEMU (tests/aarch64.sh)
 #
 # make, pkg-config and cargo are for building norms outside of plumb, clang for the tests of the
 # files that authors of norms get, python3-jsonschema for the test of JSON results, libomp-dev,
@@ -32,8 +33,15 @@ case $purpose in
   test) packages+=("${test_packages[@]}") ;;
   fuzz) packages+=("${test_packages[@]}" libclang-rt-dev) ;;
   release) packages+=("${test_packages[@]}" libclang-rt-dev debootstrap git) ;;
+  aarch64)
+    # Programs that run while building are of this processor, libraries of the other one.
+    packages=(
+      crossbuild-essential-arm64 qemu-user-static cmake ninja-build pkg-config protobuf-compiler python3
+      libcli11-dev nlohmann-json3-dev file
+      {libdnnl-dev,ocl-icd-opencl-dev,libprotobuf-dev,libabsl-dev,libhwy-dev,libpcre2-dev,libgtest-dev,libgmock-dev}:arm64
+    ) ;;
   *)
-    echo "usage: install_dependencies.sh [run|test|fuzz|release]" >&2
+    echo "usage: install_dependencies.sh [run|test|fuzz|release|aarch64]" >&2
     exit 2
     ;;
 esac
@@ -87,6 +95,7 @@ apt_get() {
 install() { apt_get install -y --no-install-recommends "${missing[@]}"; }
 
 say "installing ${missing[*]}"
+if [ "$purpose" = aarch64 ]; then "${as_root[@]}" dpkg --add-architecture arm64; fi
 for attempt in 1 2 3; do
   # A fresh system has no package lists, and old lists may name files that no longer exist.
   if install || { apt_get update && install; }; then

@@ -153,6 +153,9 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
                               {dnnl_cpu_isa_avx2, "avx2"},
                               {dnnl_cpu_isa_avx, "avx"},
                               {dnnl_cpu_isa_sse41, "sse41"}};
+#if !defined(__x86_64__)
+  isa = 0;  // other bits are other instruction sets there
+#endif
   const auto has = [isa](unsigned bits) { return (isa & bits) == bits; };
   library->isa = "generic";
   for (const Named& each : kNames) {

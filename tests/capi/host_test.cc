@@ -223,10 +223,11 @@ TEST(HostTest, KeepsTheHostsFloatingPointMode) {
   fesetround(FE_TOWARDZERO);
   feraiseexcept(FE_UNDERFLOW);
   feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  const int traps = fegetexcept();  // none on processors of ARM that cannot trap
   std::vector<float> floats;
   EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
   EXPECT_EQ(fegetround(), FE_TOWARDZERO);
-  EXPECT_EQ(fegetexcept(), FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  EXPECT_EQ(fegetexcept(), traps);
   EXPECT_EQ(fetestexcept(FE_ALL_EXCEPT), FE_UNDERFLOW);
   fesetenv(&before);
   EXPECT_EQ(floats, expected);

@@ -280,6 +280,7 @@ template <int64_t kVectors>
 struct Tile {
   static constexpr int64_t kVectorCount = kVectors;
   Vf acc[kRowTile][kVectors];
+  HWY_INLINE Tile() {}  // gcc does not compile an implicit constructor for NEON
 
   // Calls body(row, vector, accumulator) for each accumulator.
   template <class Body>

@@ -8,6 +8,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "absl/strings/str_cat.h"
@@ -30,9 +32,6 @@ bool HasAvx512() {
 std::vector<InstructionSet> InstructionSets() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  const bool avx2 = false;
-#endif
   const std::string target = KernelTarget();
   const bool avx3 = target == "AVX3";
   return {{"AVX2", avx2, target == "AVX2" || avx3},
@@ -40,6 +39,11 @@ std::vector<InstructionSet> InstructionSets() {
           {"AVX512_VNNI", HasVnni(), UsesVnni()},
           {"AVX512_BF16", HasBf16Instructions(), UsesBf16Instructions()},
           {"AMX", HasAmx(), UsesAmx()}};
+#elif defined(__aarch64__)
+  return {{"NEON", true, true}};
+#else
+  return {};
+#endif
 }
 
 std::string KernelTarget() {
@@ -62,6 +66,13 @@ ProcessorModel HostProcessorModel() {
   const int family = (a >> 8) & 0xf, model = (a >> 4) & 0xf;
   found.family = family == 0xf ? family + static_cast<int>((a >> 20) & 0xff) : family;
   found.model = model | static_cast<int>((a >> 16) & 0xf) << 4;
+#elif defined(__aarch64__)
+  found.vendor = "ARM";
+  if ((getauxval(AT_HWCAP) & HWCAP_CPUID) == 0) return found;
+  uint64_t id = 0;  // MIDR_EL1: implementer (bits 24 to 31), part (4 to 15)
+  asm("mrs %0, MIDR_EL1" : "=r"(id));
+  found.family = static_cast<int>((id >> 24) & 0xff);
+  found.model = static_cast<int>((id >> 4) & 0xfff);
 #endif
   return found;
 }

@@ -20,8 +20,8 @@ struct InstructionSet {
 std::vector<InstructionSet> InstructionSets();
 
 struct ProcessorModel {
-  std::string vendor;  // "AuthenticAMD", "GenuineIntel"; "" if it is not an x86
-  int family = 0, model = 0;
+  std::string vendor;         // "AuthenticAMD", "GenuineIntel", "ARM"; "" if it is none of these
+  int family = 0, model = 0;  // of ARM: implementer and part
 };
 ProcessorModel HostProcessorModel();
 

@@ -126,15 +126,15 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
     return;
   }
   const hn::ScalableTag<float> d;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(d));
-  for (int64_t j = 0; j < width; j += kLanes) {
+  constexpr int64_t kColumns = static_cast<int64_t>(hn::MaxLanes(d));
+  for (int64_t j = 0; j < width; j += kColumns) {
     // The last group of columns may overlap the previous one, whose values are then written again.
-    if (n - j >= kLanes) {
+    if (n - j >= kColumns) {
       const float* rows = b + j * ldb;
 #if HWY_TARGET == HWY_AVX3
-      if (k >= kLanes) {
-        for (int64_t next = 0; next < k; next += kLanes) {
-          const int64_t p = std::min(next, k - kLanes);
+      if (k >= kColumns) {
+        for (int64_t next = 0; next < k; next += kColumns) {
+          const int64_t p = std::min(next, k - kColumns);
           StoreTransposedLines(d, rows + p, ldb, width, packed + p * width + j);
         }
         continue;
@@ -147,8 +147,8 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
                         LoadGroups(d, rows + 3 * ldb + p, ldb), width, packed + p * width + j);
       }
     } else {
-      const float* rows[kLanes];
-      for (int64_t i = 0; i < kLanes; ++i) rows[i] = b + std::min(j + i, n - 1) * ldb;
+      const float* rows[kColumns];
+      for (int64_t i = 0; i < kColumns; ++i) rows[i] = b + std::min(j + i, n - 1) * ldb;
       for (int64_t next = 0; next < k; next += 4) {
         const int64_t p = std::min(next, k - 4);
         StoreTransposed(d, LoadGroups(d, rows, p), LoadGroups(d, rows + 1, p),
