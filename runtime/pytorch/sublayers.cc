@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "absl/strings/substitute.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/rope.h"
 #include "runtime/pytorch/writer.h"
@@ -14,25 +13,27 @@
 namespace plumb {
 namespace {
 
+// Returns the code of an argument: ", window=128".
+template <class Number>
+std::string Argument(absl::string_view name, Number value) {
+  return absl::StrCat(", ", name, "=", MarkNumber(name, value));
+}
+
 // Returns the arguments of helper `rope` after the tensor and its heads, or "" without rotation.
 absl::StatusOr<std::string> RopeArguments(const PositionSpec& positions, const SublayerSite& site) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<Attrs> attrs, RopeAttrs(positions, site));
   if (!attrs.has_value()) return std::string();
-  std::string code;
-  const auto add = [&](const char* name, const std::string& value) {
-    absl::StrAppend(&code, ", ", name, "=", value);
-  };
-  add("base", MarkNumber("base", attrs->GetDouble("theta")));
-  if (attrs->Has("dims")) add("dims", MarkNumber("dims", attrs->GetInt("dims")));
-  if (positions.rope_interleaved) add("interleaved", "True");
+  std::string code = Argument("base", attrs->GetDouble("theta"));
+  if (attrs->Has("dims")) code += Argument("dims", attrs->GetInt("dims"));
+  if (positions.rope_interleaved) code += ", interleaved=True";
   if (!attrs->Has("scaling")) return code;
   std::vector<std::string> frequencies;
   for (const double frequency : RopeFrequencies(*attrs)) {
     frequencies.push_back(MarkNumber("frequency", frequency));
   }
-  add("frequencies", absl::StrCat("(", absl::StrJoin(frequencies, ", "), ",)"));
+  absl::StrAppend(&code, ", frequencies=(", absl::StrJoin(frequencies, ", "), ",)");
   const double magnitude = attrs->Has("magnitude") ? attrs->GetDouble("magnitude") : 1;
-  if (magnitude != 1) add("magnitude", MarkNumber("magnitude", magnitude));
+  if (magnitude != 1) code += Argument("magnitude", magnitude);
   return code;
 }
 
@@ -85,7 +86,10 @@ class SublayerWriter {
     return value.ok() ? *std::move(value) : T();
   }
 
-  void Line(const std::string& line) { w_.Line(line); }
+  template <class... Parts>
+  void Line(const Parts&... parts) {
+    w_.Line(absl::StrCat(parts...));
+  }
 
   // Makes a parameter and returns its name in code.
   std::string Parameter(const std::string& which, const std::vector<std::string>& dims) {
@@ -147,40 +151,35 @@ class SublayerWriter {
     const AttentionNumbers numbers = OrFail(EvaluateAttention(spec, site_.scope));
     const double alibi = OrFail(EvaluateAlibi(w_.model_.positions, site_.scope));
     const std::string scale = MarkNumber("scale", numbers.scale);
-    const std::string group = MarkNumber("group", d.n_head / d.n_kv_head);
-    const std::string kv_heads =
-        absl::StrCat(MarkNumber("n_kv_head", d.n_kv_head),
-                     d.n_kv_head < d.n_head ? absl::StrCat(", group=", group) : "");
-    Line(absl::Substitute("q = heads($0, $1)", q, MarkNumber("n_head", d.n_head)));
-    Line(absl::Substitute("k = heads($0, $1)", k, kv_heads));
-    Line(v == k ? "v = k" : absl::Substitute("v = heads($0, $1)", v, kv_heads));
+    std::string kv_heads = absl::StrCat(", ", MarkNumber("n_kv_head", d.n_kv_head));
+    if (d.n_kv_head < d.n_head) kv_heads += Argument("group", d.n_head / d.n_kv_head);
+    Line("q = heads(", q, ", ", MarkNumber("n_head", d.n_head), ")");
+    Line("k = heads(", k, kv_heads, ")");
+    Line("v = ", v == k ? "k" : absl::StrCat("heads(", v, kv_heads, ")"));
     const bool is_plain = numbers.score_cap == 0 && !spec.sinks && decay.empty() && alibi == 0;
     const std::string merge = ".transpose(1, 2).flatten(2)";
     // 0 is no window, so that layers with and without one can have one class.
-    const std::string visible =
-        absl::StrCat("visible(q, window=", MarkNumber("window", numbers.window), ")");
+    const std::string visible = absl::StrCat("visible(q", Argument("window", numbers.window), ")");
     if (is_plain) {
-      const std::string mask =
-          numbers.window > 0 ? absl::StrCat("attn_mask=", visible) : "is_causal=True";
-      return absl::Substitute("F.scaled_dot_product_attention(q, k, v, $0, scale=$1)$2", mask,
-                              scale, merge);
+      return absl::StrCat(
+          "F.scaled_dot_product_attention(q, k, v, ",
+          numbers.window > 0 ? absl::StrCat("attn_mask=", visible) : "is_causal=True",
+          ", scale=", scale, ")", merge);
     }
-    Line(absl::StrCat("scores = ", scale, " * (q @ k.mT)"));
+    Line("scores = ", scale, " * (q @ k.mT)");
     if (numbers.score_cap > 0) {
       const std::string cap = MarkNumber("cap", numbers.score_cap);
-      Line(absl::StrCat("scores = ", cap, " * torch.tanh(scores / ", cap, ")"));
+      Line("scores = ", cap, " * torch.tanh(scores / ", cap, ")");
     }
-    if (alibi > 0) {
-      Line(absl::StrCat("scores = scores - alibi(q, ", MarkNumber("slope", alibi), ")"));
-    }
+    if (alibi > 0) Line("scores = scores - alibi(q, ", MarkNumber("slope", alibi), ")");
     if (!decay.empty()) {
-      Line(absl::StrCat("decays = ", decay, ".cumsum(1).mT"));
+      Line("decays = ", decay, ".cumsum(1).mT");
       Line("scores = scores + decays[..., None] - decays[..., None, :]");
     }
-    Line(absl::StrCat("scores = scores.masked_fill(~", visible, ", -math.inf)"));
+    Line("scores = scores.masked_fill(~", visible, ", -math.inf)");
     if (!spec.sinks) return absl::StrCat("(torch.softmax(scores, -1) @ v)", merge);
-    Line(absl::StrCat("sink = ", Parameter("sink", {MarkNumber("n_head", d.n_head)}),
-                      "[:, None, None].expand(*scores.shape[:-1], 1)"));
+    Line("sink = ", Parameter("sink", {MarkNumber("n_head", d.n_head)}),
+         "[:, None, None].expand(*scores.shape[:-1], 1)");
     Line("weights = torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1]");
     return absl::StrCat("(weights @ v)", merge);
   }
@@ -211,29 +210,26 @@ class SublayerWriter {
     const ExpertsSpec& spec = site_.spec->experts;
     const ExpertsNumbers numbers = OrFail(EvaluateExperts(spec, site_.scope));
     const std::string n_expert = MarkNumber("n_expert", numbers.n_expert);
-    Line(absl::StrCat("logits = ", Project("router", x, numbers.n_expert, spec.router_bias).code));
-    std::string arguments =
-        absl::StrCat("logits, ", MarkNumber("top_k", numbers.top_k), ", \"", spec.router, "\"");
+    Line("logits = ", Project("router", x, numbers.n_expert, spec.router_bias).code);
+    std::string arguments;
     if (spec.correction) {
       absl::StrAppend(&arguments, ", ", Parameter("router.correction", {n_expert}), ".detach()");
     }
     if (numbers.n_group > numbers.top_group) {
-      absl::StrAppend(&arguments, ", n_group=", MarkNumber("n_group", numbers.n_group),
-                      ", top_group=", MarkNumber("top_group", numbers.top_group));
+      arguments += Argument("n_group", numbers.n_group) + Argument("top_group", numbers.top_group);
     }
-    if (spec.renormalize) absl::StrAppend(&arguments, ", renormalize=True");
-    if (numbers.scale != 1) {
-      absl::StrAppend(&arguments, ", scale=", MarkNumber("scale", numbers.scale));
-    }
-    Line(absl::StrCat("weights, chosen = route(", arguments, ")"));
+    if (spec.renormalize) arguments += ", renormalize=True";
+    if (numbers.scale != 1) arguments += Argument("scale", numbers.scale);
+    Line("weights, chosen = route(logits, ", MarkNumber("top_k", numbers.top_k), ", \"",
+         spec.router, "\"", arguments, ")");
     if (numbers.balance_loss > 0) {
-      Line(absl::StrCat("self.balance_loss = ", MarkNumber("balance", numbers.balance_loss),
-                        " * balance_loss(logits, chosen)"));
+      Line("self.balance_loss = ", MarkNumber("balance", numbers.balance_loss),
+           " * balance_loss(logits, chosen)");
     }
     const Value read = numbers.latent > 0 ? Project("latent.down", x, numbers.latent) : x;
-    Line(absl::StrCat("tokens = ", read.code, ".flatten(0, -2)"));
+    Line("tokens = ", read.code, ".flatten(0, -2)");
     Line("routed = torch.zeros_like(tokens)");
-    Line(absl::StrCat("for e in range(", n_expert, "):"));
+    Line("for e in range(", n_expert, "):");
     w_.function_->indent = "    ";
     Line("token, place = (chosen == e).nonzero(as_tuple=True)");
     const auto project = [&](const std::string& which, const Value& in, int64_t out) {
@@ -248,8 +244,7 @@ class SublayerWriter {
     };
     const Value down =
         Mlp(spec.mlp, "experts", {"tokens[token]", read.width}, numbers.d_ff, project);
-    Line(absl::StrCat("routed = routed.index_add(0, token, weights[token, place, None] * ",
-                      down.code, ")"));
+    Line("routed = routed.index_add(0, token, weights[token, place, None] * ", down.code, ")");
     w_.function_->indent = "";
     Value routed{"routed.view(*x.shape[:-1], -1)", read.width};
     if (numbers.latent > 0) routed = Project("latent.up", routed, d_model_);

@@ -14,7 +14,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/pytorch/code.h"
