@@ -5,7 +5,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,14 +38,14 @@ double Ratio(int64_t a, int64_t b) {
 }
 
 // Prints the tokens as they are produced: as words, as lines of text, or as a JSON list.
-absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokenizer,
+absl::Status PrintTokens(const TokenizeFlags& flags, const Tokenizer& tokenizer,
                          TokenizeProgressLine* progress) {
   bool first = true;
   const auto sink = [&](absl::Span<const int32_t> tokens) {
     std::string text;
     for (const int32_t token : tokens) {
       if (flags.pieces) {
-        absl::StrAppend(&text, token, "\t", tokenizer.token_text(token), "\n");
+        absl::StrAppend(&text, token, "\t", tokenizer.TokenText(token), "\n");
       } else {
         absl::StrAppend(&text, first ? "" : flags.json ? ", " : " ", token);
       }
@@ -58,7 +57,7 @@ absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokeni
     PLUMB_RETURN_IF_ERROR(PrintResult("{\"tokens\": ["));
   }
   const auto show = [&](const auto& now) { return progress->Show(now); };
-  PLUMB_RETURN_IF_ERROR(tokenizer.EncodeFile(flags.file, ToOptions(flags), sink, show).status());
+  PLUMB_RETURN_IF_ERROR(EncodeFile(tokenizer, flags.file, ToOptions(flags), sink, show).status());
   progress->End();
   if (flags.json) return PrintResult("]}\n");
   return flags.pieces || first ? absl::OkStatus() : PrintResult("\n");
@@ -74,15 +73,15 @@ absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
   }
   PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--out", flags.out}},
                                          {{"TOKENIZER", flags.tokenizer}, {"FILE", flags.file}}));
-  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(flags.tokenizer));
   TokenizeProgressLine progress(flags.quiet || flags.out.empty());
   if (flags.out.empty()) {
-    return ExitOk(PrintTokens(flags, *tokenizer, &progress));
+    return ExitOk(PrintTokens(flags, tokenizer, &progress));
   }
   PLUMB_ASSIGN_OR_RETURN(
       const TokenizeProgress done,
-      (tokenizer)->WriteTokens(flags.file, ToOptions(flags), flags.layout, flags.out,
-                               [&](const auto& now) { return progress.Show(now); }));
+      WriteTokens(tokenizer, flags.file, ToOptions(flags), flags.layout, flags.out,
+                  [&](const auto& now) { return progress.Show(now); }));
   progress.End();
   return ExitOk(
       flags.json ? PrintJson({{"out", flags.out}, {"tokens", done.tokens}, {"bytes", done.bytes}})
@@ -91,10 +90,10 @@ absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
 }
 
 absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
-  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(flags.tokenizer));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                         tokenizer->ReadIds(flags.file, flags.layout));
-  const absl::StatusOr<std::string> text = tokenizer->Decode(ids, !flags.skip_special);
+                         ReadIds(tokenizer, flags.file, flags.layout));
+  const absl::StatusOr<std::string> text = DecodeTokens(tokenizer, ids, !flags.skip_special);
   if (!text.ok()) {
     return absl::Status(text.status().code(),
                         absl::StrCat(flags.file, ": ", text.status().message()));
@@ -111,13 +110,13 @@ struct Statistics {
   double seconds = 0;
 };
 
-absl::StatusOr<Statistics> Measure(const TokenizeFlags& flags, const TextTokenizer& tokenizer) {
+absl::StatusOr<Statistics> Measure(const TokenizeFlags& flags, const Tokenizer& tokenizer) {
   Statistics found;
   found.counts.resize(static_cast<size_t>(tokenizer.vocab_size()));
   TokenizeProgressLine progress(flags.quiet);
   const auto start = std::chrono::steady_clock::now();
-  PLUMB_ASSIGN_OR_RETURN(found.done, tokenizer.EncodeFile(
-                                         flags.file, ToOptions(flags),
+  PLUMB_ASSIGN_OR_RETURN(found.done, EncodeFile(
+                                         tokenizer, flags.file, ToOptions(flags),
                                          [&](absl::Span<const int32_t> tokens) {
                                            for (const int32_t token : tokens)
                                              ++found.counts[static_cast<size_t>(token)];
@@ -130,8 +129,8 @@ absl::StatusOr<Statistics> Measure(const TokenizeFlags& flags, const TextTokeniz
 }
 
 absl::StatusOr<int> CountTokens(const TokenizeFlags& flags) {
-  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, *tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, tokenizer));
   const TokenizeProgress& done = found.done;
   return ExitOk(
       flags.json
@@ -142,8 +141,8 @@ absl::StatusOr<int> CountTokens(const TokenizeFlags& flags) {
 }
 
 absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
-  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, *tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, tokenizer));
   std::vector<int32_t> order;
   for (size_t token = 0; token < found.counts.size(); ++token) {
     if (found.counts[token] > 0) order.push_back(static_cast<int32_t>(token));
@@ -157,17 +156,17 @@ absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
   std::string text = absl::StrFormat(
       "tokenizer        %s\ntext             %s\ntokens           %s (%.3f bytes each)\n"
       "vocabulary used  %s of %s\n",
-      tokenizer->description(), Count(done.bytes, "byte"), WithCommas(done.tokens),
+      tokenizer.Description(), Count(done.bytes, "byte"), WithCommas(done.tokens),
       Ratio(done.bytes, done.tokens), WithCommas(static_cast<int64_t>(order.size())),
-      WithCommas(tokenizer->vocab_size()));
+      WithCommas(tokenizer.vocab_size()));
   for (size_t i = 0; i < shown; ++i) {
-    const std::string name = tokenizer->token_text(order[i]);
+    const std::string name = tokenizer.TokenText(order[i]);
     list.push_back({{"token", order[i]}, {"text", name}, {"count", count(order[i])}});
     absl::StrAppendFormat(&text, "%12s  %5.2f %%  %6d  \"%s\"\n", WithCommas(count(order[i])),
                           100 * Ratio(count(order[i]), done.tokens), order[i], name);
   }
-  return ExitOk(flags.json ? PrintJson({{"tokenizer", tokenizer->description()},
-                                        {"vocab_size", tokenizer->vocab_size()},
+  return ExitOk(flags.json ? PrintJson({{"tokenizer", tokenizer.Description()},
+                                        {"vocab_size", tokenizer.vocab_size()},
                                         {"bytes", done.bytes},
                                         {"tokens", done.tokens},
                                         {"vocabulary_used", order.size()},

@@ -12,7 +12,6 @@
 #include "runtime/base/utf8.h"
 #include "runtime/client/plumb_api.h"
 #include "runtime/data/token_file.h"
-#include "runtime/tokenizer/bpe_trainer.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 
 namespace plumb {
@@ -52,94 +51,61 @@ absl::StatusOr<TokenLayout> ParseLayout(const std::string& name, int64_t vocab_s
                                                  "; there are uint16, uint32 and llm.c"));
 }
 
+absl::StatusOr<TokenizeProgress> EncodeText(const Tokenizer& tokenizer, const TextFile& file,
+                                            const TokenizeOptions& options, TokenSink sink,
+                                            TokenizeObserver observer) {
+  const absl::string_view text = file.content();
+  TokenizeProgress progress;
+  progress.total_bytes = static_cast<int64_t>(text.size());
+  std::vector<int32_t> tokens;
+  size_t bad_byte = 0;
+  const absl::Status status =
+      TokenEncoder(&tokenizer)
+          .Append(text, options, &tokens, &bad_byte,
+                  [&](std::vector<int32_t>* block, size_t bytes) -> absl::Status {
+                    PLUMB_RETURN_IF_ERROR(sink(*block));
+                    progress.tokens += static_cast<int64_t>(block->size());
+                    progress.bytes = static_cast<int64_t>(bytes);
+                    block->clear();
+                    return observer(progress);
+                  });
+  if (absl::IsInvalidArgument(status)) {
+    const TextPlace place = GetPlace(text, bad_byte);
+    return Annotate(status, absl::StrCat(file.name, ":", place.line, ":", place.column, ": "));
+  }
+  if (!status.ok()) return status;
+  return progress;
+}
+
 }  // namespace
 
-struct TextTokenizer::Impl {
-  Tokenizer tokenizer;
-
-  absl::StatusOr<TokenizeProgress> EncodeText(const TextFile& file, const TokenizeOptions& options,
-                                              TokenSink sink, TokenizeObserver observer) const {
-    const absl::string_view text = file.content();
-    TokenizeProgress progress;
-    progress.total_bytes = static_cast<int64_t>(text.size());
-    std::vector<int32_t> tokens;
-    size_t bad_byte = 0;
-    const absl::Status status =
-        TokenEncoder(&tokenizer)
-            .Append(text, {options.finds_added, options.post_process}, &tokens, &bad_byte,
-                    [&](std::vector<int32_t>* block, size_t bytes) -> absl::Status {
-                      PLUMB_RETURN_IF_ERROR(sink(*block));
-                      progress.tokens += static_cast<int64_t>(block->size());
-                      progress.bytes = static_cast<int64_t>(bytes);
-                      block->clear();
-                      return observer(progress);
-                    });
-    if (absl::IsInvalidArgument(status)) {
-      const TextPlace place = GetPlace(text, bad_byte);
-      return Annotate(status, absl::StrCat(file.name, ":", place.line, ":", place.column, ": "));
-    }
-    if (!status.ok()) return status;
-    return progress;
-  }
-};
-
-TextTokenizer::TextTokenizer() = default;
-TextTokenizer::~TextTokenizer() = default;
-
-absl::StatusOr<std::unique_ptr<TextTokenizer>> TextTokenizer::Open(const std::string& path) {
-  return OrOutOfMemory("the tokenizer", [&]() -> absl::StatusOr<std::unique_ptr<TextTokenizer>> {
-    PLUMB_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(path));
-    auto made = std::unique_ptr<TextTokenizer>(new TextTokenizer);
-    made->impl_ = std::unique_ptr<Impl>(new Impl{std::move(tokenizer)});
-    return made;
-  });
+absl::StatusOr<Tokenizer> OpenTokenizer(const std::string& path) {
+  return OrOutOfMemory("the tokenizer", [&] { return ReadTokenizer(path); });
 }
 
-int32_t TextTokenizer::vocab_size() const { return impl_->tokenizer.vocab_size(); }
-std::string TextTokenizer::description() const { return impl_->tokenizer.Description(); }
-std::string TextTokenizer::token_text(int32_t token) const {
-  return impl_->tokenizer.TokenText(token);
-}
-
-absl::StatusOr<std::vector<int32_t>> TextTokenizer::Encode(absl::string_view text,
-                                                           const TokenizeOptions& options) const {
-  std::vector<int32_t> tokens;
-  const TextFile file{"the text", std::string(text), absl::nullopt};
-  const auto sink = [&](absl::Span<const int32_t> block) {
-    tokens.insert(tokens.end(), block.begin(), block.end());
-    return absl::OkStatus();
-  };
-  PLUMB_RETURN_IF_ERROR(impl_
-                            ->EncodeText(file, options, sink,
-                                         [](const TokenizeProgress&) { return absl::OkStatus(); })
-                            .status());
-  return tokens;
-}
-
-absl::StatusOr<TokenizeProgress> TextTokenizer::EncodeFile(const std::string& path,
-                                                           const TokenizeOptions& options,
-                                                           TokenSink sink,
-                                                           TokenizeObserver observer) const {
+absl::StatusOr<TokenizeProgress> EncodeFile(const Tokenizer& tokenizer, const std::string& path,
+                                            const TokenizeOptions& options, TokenSink sink,
+                                            TokenizeObserver observer) {
   return OrOutOfMemory("the text", [&]() -> absl::StatusOr<TokenizeProgress> {
     PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
-    return impl_->EncodeText(file, options, sink, observer);
+    return EncodeText(tokenizer, file, options, sink, observer);
   });
 }
 
-absl::StatusOr<TokenizeProgress> TextTokenizer::WriteTokens(const std::string& path,
-                                                            const TokenizeOptions& options,
-                                                            const std::string& layout_name,
-                                                            const std::string& out,
-                                                            TokenizeObserver observer) const {
-  PLUMB_ASSIGN_OR_RETURN(const TokenLayout layout, ParseLayout(layout_name, vocab_size()));
-  PLUMB_RETURN_IF_ERROR(CheckLayout(layout, vocab_size()));
+absl::StatusOr<TokenizeProgress> WriteTokens(const Tokenizer& tokenizer, const std::string& path,
+                                             const TokenizeOptions& options,
+                                             const std::string& layout_name, const std::string& out,
+                                             TokenizeObserver observer) {
+  PLUMB_ASSIGN_OR_RETURN(const TokenLayout layout,
+                         ParseLayout(layout_name, tokenizer.vocab_size()));
+  PLUMB_RETURN_IF_ERROR(CheckLayout(layout, tokenizer.vocab_size()));
   PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
   TokenizeProgress done;
   if (layout == TokenLayout::kLlmc) {  // the header contains the number of tokens
     PLUMB_ASSIGN_OR_RETURN(
-        done,
-        impl_->EncodeText(
-            file, options, [](absl::Span<const int32_t>) { return absl::OkStatus(); }, observer));
+        done, EncodeText(
+                  tokenizer, file, options,
+                  [](absl::Span<const int32_t>) { return absl::OkStatus(); }, observer));
     if (done.tokens > INT32_MAX) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.name, ": has ", done.tokens, " tokens, and llm.c's header counts to ",
@@ -147,13 +113,14 @@ absl::StatusOr<TokenizeProgress> TextTokenizer::WriteTokens(const std::string& p
     }
   }
   const auto produce = [&](PieceSink piece) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(piece(TokenFileHeader(layout, vocab_size(), done.tokens)));
+    PLUMB_RETURN_IF_ERROR(piece(TokenFileHeader(layout, tokenizer.vocab_size(), done.tokens)));
     std::string bytes;
-    PLUMB_ASSIGN_OR_RETURN(done, impl_->EncodeText(
-                                     file, options,
+    PLUMB_ASSIGN_OR_RETURN(done, EncodeText(
+                                     tokenizer, file, options,
                                      [&](absl::Span<const int32_t> tokens) {
                                        bytes.clear();
-                                       AppendTokenBytes(tokens, layout, vocab_size(), &bytes);
+                                       AppendTokenBytes(tokens, layout, tokenizer.vocab_size(),
+                                                        &bytes);
                                        return piece(bytes);
                                      },
                                      observer));
@@ -164,21 +131,19 @@ absl::StatusOr<TokenizeProgress> TextTokenizer::WriteTokens(const std::string& p
   return done;
 }
 
-absl::StatusOr<std::string> TextTokenizer::Decode(absl::Span<const int32_t> tokens,
-                                                  bool keep_special) const {
-  const Tokenizer& tokenizer = impl_->tokenizer;
+absl::StatusOr<std::string> DecodeTokens(const Tokenizer& tokenizer,
+                                         absl::Span<const int32_t> tokens, bool keep_special) {
   if (tokenizer.subwords() == nullptr || !keep_special) return tokenizer.Decode(tokens);
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= vocab_size()) return tokenizer.Decode(tokens);  // fails
-  }
+  PLUMB_RETURN_IF_ERROR(tokenizer.CheckTokens(tokens));
   return tokenizer.subwords()->Decode(tokens, {});
 }
 
-absl::StatusOr<std::vector<int32_t>> TextTokenizer::ReadIds(const std::string& path,
-                                                            const std::string& layout_name) const {
+absl::StatusOr<std::vector<int32_t>> ReadIds(const Tokenizer& tokenizer, const std::string& path,
+                                             const std::string& layout_name) {
   PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
   if (!layout_name.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(const TokenLayout layout, ParseLayout(layout_name, vocab_size()));
+    PLUMB_ASSIGN_OR_RETURN(const TokenLayout layout,
+                           ParseLayout(layout_name, tokenizer.vocab_size()));
     PLUMB_ASSIGN_OR_RETURN(const TokenFile tokens,
                            TokenFile::FromContent(file.content(), file.name, layout));
     std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
@@ -204,9 +169,7 @@ absl::StatusOr<TrainedTokenizer> TrainTokenizerFile(const std::string& path,
                                                     const std::string& out,
                                                     TokenizeObserver observer) {
   return OrOutOfMemory("the vocabulary", [&]() -> absl::StatusOr<TrainedTokenizer> {
-    PLUMB_ASSIGN_OR_RETURN(const auto trainer,
-                           BpeTrainer::Create({training.vocab_size, training.min_frequency,
-                                               training.pattern, training.special}));
+    PLUMB_ASSIGN_OR_RETURN(const auto trainer, BpeTrainer::Create(training));
     PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
     TokenizeProgress progress;
     progress.total_bytes = static_cast<int64_t>(file.content().size());
