@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -23,65 +22,41 @@ struct ZooFlags {
   bool json = false;
 };
 
-// Columns of a model in the table.
-struct Row {
-  std::string name, parameters, placement, norm, equations;
-};
-
-template <class Part>
-std::string JoinParts(const Json& groups, const Part& part, const char* separator) {
-  std::vector<std::string> parts;
-  for (const Json& group : groups) {
-    std::string text = part(group);
-    if (std::find(parts.begin(), parts.end(), text) == parts.end())
-      parts.push_back(std::move(text));
+// Returns the different texts of the items.
+template <class Text>
+std::string JoinDifferent(const Json& items, const char* separator, const Text& text) {
+  std::vector<std::string> texts;
+  for (const Json& item : items) {
+    texts.push_back(text(item));
+    if (std::count(texts.begin(), texts.end(), texts.back()) > 1) texts.pop_back();
   }
-  return absl::StrJoin(parts, separator);
+  return absl::StrJoin(texts, separator);
 }
 
 // Returns "layer_norm" for "slot norm: layer_norm(affine=true, ..)[768]".
-std::string NormName(const std::string& slot) {
+std::string NormName(const Json& json) {
+  const std::string slot = json;
   const size_t colon = slot.find(": ");
   const std::string norm = colon == std::string::npos ? slot : slot.substr(colon + 2);
   return norm.substr(0, norm.find('('));
 }
 
-Row MakeRow(const ZooModel& model) {
-  const Json& layers = model.description["layers"];
-  Row row;
-  row.name = model.name;
-  row.parameters = WithCommas(model.description["totals"]["parameters"]);
-  row.placement = JoinParts(
-      layers, [](const Json& group) { return group["placement"].get<std::string>(); }, ", ");
-  row.norm = JoinParts(
-      layers,
-      [](const Json& group) {
-        std::vector<std::string> names;
-        for (const std::string norm : group["norms"]) {
-          std::string name = NormName(norm);
-          if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-        }
-        return absl::StrJoin(names, ", ");
-      },
-      ", ");
-  row.equations = JoinParts(
-      layers,
-      [](const Json& group) {
-        return absl::StrJoin(group["equations"].get<std::vector<std::string>>(), "; ");
-      },
-      " | ");
-  return row;
-}
-
 Json ToJson(const ZooModel& model) {
-  const Row row = MakeRow(model);
+  const Json& layers = model.description["layers"];
+  const auto placement = [](const Json& group) -> std::string { return group["placement"]; };
+  const auto norms = [](const Json& group) {
+    return JoinDifferent(group["norms"], ", ", NormName);
+  };
+  const auto equations = [](const Json& group) {
+    return absl::StrJoin(group["equations"].get<std::vector<std::string>>(), "; ");
+  };
   return {{"name", model.name},
           {"file", model.path},
           {"parameters", model.description["totals"]["parameters"]},
           {"dims", model.description["dims"]},
-          {"placement", row.placement},
-          {"norm", row.norm},
-          {"equations", row.equations},
+          {"placement", JoinDifferent(layers, ", ", placement)},
+          {"norm", JoinDifferent(layers, ", ", norms)},
+          {"equations", JoinDifferent(layers, " | ", equations)},
           {"positions", model.description["positions"]}};
 }
 
@@ -89,16 +64,16 @@ absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooModel> models,
                          WithWarnings(runtime.get(), ListZoo(runtime.get())));
+  Json list = Json::array();
+  for (const ZooModel& model : models) list.push_back(ToJson(model));
   if (flags.json) {
-    Json list = Json::array();
-    for (const ZooModel& model : models) list.push_back(ToJson(model));
     return ExitOk(PrintJson({{"models", list}, {"families", ListFamilies(*runtime)}}));
   }
   std::vector<std::vector<std::string>> rows = {
       {"model", "parameters", "placement", "norm", "equations"}};
-  for (const ZooModel& model : models) {
-    const Row row = MakeRow(model);
-    rows.push_back({row.name, row.parameters, row.placement, row.norm, row.equations});
+  for (const Json& model : list) {
+    rows.push_back({model["name"], WithCommas(model["parameters"]), model["placement"],
+                    model["norm"], model["equations"]});
   }
   std::string text = AlignColumns(rows, "lrlll", "");
   absl::StrAppend(&text, "\nfamilies that plumb import reads: ",
@@ -135,11 +110,11 @@ std::string FamilyList(const std::vector<std::string>& families, size_t all) {
 }
 
 // Returns a Markdown page: the keys that some family reads, then those that none reads.
-std::string KeysText(const std::vector<ZooKey>& keys, size_t families) {
+std::string KeysText(const std::vector<KeyUses>& keys, size_t families) {
   std::string read = "\n| key | read by | irrelevant to | refused by |\n|---|---|---|---|\n";
   std::string unread =
       "\nKeys that no family reads:\n\n| key | irrelevant to | because |\n|---|---|---|\n";
-  for (const ZooKey& key : keys) {
+  for (const KeyUses& key : keys) {
     std::vector<std::string> irrelevant;
     for (const auto& [reason, names] : key.irrelevant) {
       irrelevant.push_back(absl::StrCat(FamilyList(names, families), ": ", reason));
@@ -158,11 +133,11 @@ std::string KeysText(const std::vector<ZooKey>& keys, size_t families) {
 
 absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooKey> keys,
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<KeyUses> keys,
                          WithWarnings(runtime.get(), ListZooKeys(*runtime)));
   if (flags.json) {
     Json list = Json::array();
-    for (const ZooKey& key : keys) {
+    for (const KeyUses& key : keys) {
       Json uses = Json::object();
       for (const std::string& family : key.read) uses[family] = {{"use", "read"}};
       for (const std::string& family : key.refused) uses[family] = {{"use", "refused"}};

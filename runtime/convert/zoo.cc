@@ -2,11 +2,12 @@
 #include "runtime/convert/zoo.h"
 
 #include <algorithm>
-#include <memory>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/strict_json.h"
-#include "runtime/zoo/config_keys.h"
 
 namespace plumb {
 namespace {
@@ -26,15 +26,43 @@ using Json = nlohmann::json;
 
 constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt", kPart = ".part.pbtxt";
 
-// Returns (name, path) of each model, sorted by name.
-std::vector<std::pair<std::string, std::string>> ModelFiles(const HostRuntime& runtime) {
-  std::vector<std::pair<std::string, std::string>> files;
+// Returns the directories of models and families, in search order.
+std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
+  constexpr int kDepth = 32;
+  std::vector<std::string> directories;
+  const absl::StatusOr<Json> report = ParseStrictJson(runtime.DescribeJson(), kDepth);
+  if (!report.ok()) return directories;
+  const Json* placements = FindMember(*report, "placements");
+  const Json* list = placements == nullptr ? nullptr : FindMember(*placements, "directories");
+  if (list == nullptr) return directories;
+  for (const Json& directory : *list) {
+    directories.push_back(JoinPath(ParentDirectory(TextMember(directory, "path")), "zoo"));
+  }
+  return directories;
+}
+
+// Returns the files in these directories whose names end with `ending`, the first of each name.
+std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  for (const std::string& directory : ZooDirectories(runtime)) {
+    const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
+    if (!names.ok()) continue;  // a directory of placements may have no zoo next to it
+    for (const std::string& name : *names) {
+      if (!absl::EndsWith(name, ending) || !seen.insert(name).second) continue;
+      paths.push_back(JoinPath(directory, name));
+    }
+  }
+  return paths;
+}
+
+// Returns the path of each model, by its name.
+std::map<std::string, std::string> ModelFiles(const HostRuntime& runtime) {
+  std::map<std::string, std::string> files;
   for (const std::string& path : ZooFiles(runtime, kModel)) {
     if (absl::EndsWith(path, kImport) || absl::EndsWith(path, kPart)) continue;
-    const std::string name = path.substr(path.rfind('/') + 1);
-    files.emplace_back(absl::StripSuffix(name, kModel), path);
+    files[std::string(absl::StripSuffix(path.substr(path.rfind('/') + 1), kModel))] = path;
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -50,15 +78,11 @@ absl::StatusOr<ZooModel> Describe(HostRuntime* runtime, const std::string& name,
   return model;
 }
 
-bool Has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 bool HasAnArchitecture(const Family& family, const Json& config) {
   const Json* found = FindMember(config, "architectures");
   if (found == nullptr || !found->is_array()) return false;
   return std::any_of(found->begin(), found->end(), [&family](const Json& each) {
-    return each.is_string() && Has(family.architectures, each.get<std::string>());
+    return each.is_string() && absl::c_linear_search(family.architectures, each.get<std::string>());
   });
 }
 
@@ -118,48 +142,9 @@ std::vector<std::string> ListFamilies(const HostRuntime& runtime) {
   return names;
 }
 
-absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime) {
+absl::StatusOr<std::vector<KeyUses>> ListZooKeys(const HostRuntime& runtime) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> families, ReadFamilies(runtime));
-  std::vector<ZooKey> keys;
-  for (const KeyRow& row : KeyTable(families)) {
-    ZooKey key;
-    key.key = row.key;
-    for (const auto& [family, use] : row.uses) {
-      if (use == KeyUse::kRead) key.read.push_back(family);
-      if (use == KeyUse::kIrrelevant) key.irrelevant[row.reasons.at(family)].push_back(family);
-      if (use == KeyUse::kRefused) key.refused.push_back(family);
-    }
-    keys.push_back(std::move(key));
-  }
-  return keys;
-}
-
-std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
-  constexpr int kDepth = 32;
-  std::vector<std::string> directories;
-  const absl::StatusOr<Json> report = ParseStrictJson(runtime.DescribeJson(), kDepth);
-  if (!report.ok()) return directories;
-  const Json* placements = FindMember(*report, "placements");
-  const Json* list = placements == nullptr ? nullptr : FindMember(*placements, "directories");
-  if (list == nullptr) return directories;
-  for (const Json& directory : *list) {
-    directories.push_back(JoinPath(ParentDirectory(TextMember(directory, "path")), "zoo"));
-  }
-  return directories;
-}
-
-std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending) {
-  std::vector<std::string> paths;
-  std::set<std::string> seen;
-  for (const std::string& directory : ZooDirectories(runtime)) {
-    const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
-    if (!names.ok()) continue;  // a directory of placements may have no zoo next to it
-    for (const std::string& name : *names) {
-      if (!absl::EndsWith(name, ending) || !seen.insert(name).second) continue;
-      paths.push_back(JoinPath(directory, name));
-    }
-  }
-  return paths;
+  return KeyTable(families);
 }
 
 absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path) {
@@ -195,14 +180,14 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   const std::string type = TextMember(config, "model_type");
   std::vector<const Family*> found;
   for (const Family& family : families) {
-    if (Has(family.model_types, type)) found.push_back(&family);
+    if (absl::c_linear_search(family.model_types, type)) found.push_back(&family);
   }
   // Kinds of models with the same type differ in their architectures; models without a type have
   // only these.
   if (found.size() != 1) {
     std::vector<const Family*> by_architecture;
     for (const Family& family : families) {
-      const bool fits = found.empty() || Has(family.model_types, type);
+      const bool fits = found.empty() || absl::c_linear_search(family.model_types, type);
       if (fits && HasAnArchitecture(family, config)) by_architecture.push_back(&family);
     }
     if (!by_architecture.empty()) found = std::move(by_architecture);

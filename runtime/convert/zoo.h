@@ -4,7 +4,6 @@
 #ifndef PLUMB_RUNTIME_CONVERT_ZOO_H_
 #define PLUMB_RUNTIME_CONVERT_ZOO_H_
 
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/model.h"
+#include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/family.h"
 
 namespace plumb {
@@ -29,25 +29,11 @@ absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& n
 // Returns the names of the families that can be imported, sorted.
 std::vector<std::string> ListFamilies(const HostRuntime& runtime);
 
-// Key of config.json, and its use by family: sorted names of families.
-struct ZooKey {
-  std::string key;  // dots lead into objects; * matches any text
-  std::vector<std::string> read;
-  std::map<std::string, std::vector<std::string>> irrelevant;  // keyed by reason
-  std::vector<std::string> refused;                            // families that reject the key
-};
+// Returns the keys of config.json that at least one family reads or lists, sorted. Errors: those of
+// a file, with location.
+absl::StatusOr<std::vector<KeyUses>> ListZooKeys(const HostRuntime& runtime);
 
-// Returns the keys that at least one family reads or lists, sorted. Errors: those of a file, with
-// location.
-absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime);
-
-// Returns the directories of models and families, in search order.
-std::vector<std::string> ZooDirectories(const HostRuntime& runtime);
-
-// Returns the files in these directories whose names end with `ending`, the first of each name.
-std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending);
-
-// Reads a family. Its parts are searched next to it, then in ZooDirectories().
+// Reads a family. Its parts are searched next to it, then in the directories.
 absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path);
 
 // Reads all families, the first of each file name.

@@ -100,19 +100,15 @@ std::string ExplainOtherFormat(const std::string& directory) {
   return "";
 }
 
-// Shards of an index, and the shard of each tensor.
-struct ShardIndex {
-  std::set<std::string> shards;
-  std::map<std::string, std::string> shard_of;  // keyed by tensor
-};
-
-absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
+// Returns the shard of each tensor of an index, and adds them to `shards`.
+absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& path,
+                                                             std::set<std::string>* shards) {
   PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxIndexBytes));
   const Json* map = FindMember(json, "weight_map");
   if (map == nullptr || !map->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": \"weight_map\" is missing"));
   }
-  ShardIndex index;
+  std::map<std::string, std::string> shard_of;
   std::vector<std::string> errors;
   for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
@@ -123,14 +119,14 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
           "; a shard is a file of this directory whose name ends with .safetensors"));
       continue;
     }
-    index.shards.insert(name);
-    index.shard_of.emplace(tensor, name);
+    shards->insert(name);
+    shard_of.emplace(tensor, name);
   }
-  if (index.shards.size() > kMaxShards) {
+  if (shards->size() > kMaxShards) {
     errors.push_back(
-        absl::StrCat("names ", index.shards.size(), " shards; at most ", kMaxShards, " are read"));
+        absl::StrCat("names ", shards->size(), " shards; at most ", kMaxShards, " are read"));
   }
-  if (errors.empty()) return index;
+  if (errors.empty()) return shard_of;
   return absl::InvalidArgumentError(absl::StrCat(path, ":\n  ", ListDiagnostics(errors, "\n  ")));
 }
 
@@ -205,14 +201,15 @@ absl::Status CheckpointDirectory::OpenWeights() {
 }
 
 absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
-  PLUMB_ASSIGN_OR_RETURN(const ShardIndex index, ReadIndex(index_path));
-  if (FileExists(JoinPath(path_, kWeights)) && index.shards.count(kWeights) == 0) {
+  std::set<std::string> shards;
+  PLUMB_ASSIGN_OR_RETURN(const auto shard_of, ReadIndex(index_path, &shards));
+  if (FileExists(JoinPath(path_, kWeights)) && shards.count(kWeights) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(index_path, ": names other shards than ", kWeights,
                      ", which is in the directory too: remove the one that is not the model"));
   }
   std::vector<std::string> errors;
-  for (const std::string& shard : index.shards) {
+  for (const std::string& shard : shards) {
     const absl::Status added = AddFile(shard);
     if (absl::IsNotFound(added)) {
       errors.push_back(absl::StrCat("the shard ", QuoteName(shard), " is missing"));
@@ -220,7 +217,7 @@ absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
     }
     PLUMB_RETURN_IF_ERROR(added);
   }
-  for (const auto& [tensor, shard] : index.shard_of) {
+  for (const auto& [tensor, shard] : shard_of) {
     const CheckpointTensor* found = Find(tensor);
     if (found == nullptr) {
       errors.push_back(absl::StrCat(QuoteName(tensor), " is not in ", shard));
@@ -230,7 +227,7 @@ absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
     }
   }
   for (const CheckpointTensor& tensor : tensors_) {
-    if (index.shard_of.count(tensor.entry->name) > 0) continue;
+    if (shard_of.count(tensor.entry->name) > 0) continue;
     errors.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ", file_names_[tensor.file],
                                   " is not in the index"));
   }

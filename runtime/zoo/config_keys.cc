@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 std::map<std::string, bool> GetFields(const Family& family) {
   std::map<std::string, bool> fields;
   for (const ScalarRule& rule : family.scalars) {
-    const bool is_number = rule.kind == ScalarKind::kNumber && rule.choices.empty();
+    const bool is_number = rule.kind == v1::Scalar::NUMBER && rule.choices.empty();
     for (const std::string& field : rule.fields) fields.emplace(field, is_number);
   }
   for (const StringVariableRule& rule : family.string_variables) {
@@ -134,50 +134,34 @@ std::vector<ConfigKey> AccountForKeys(const Family& family, absl::Span<const Fam
 }
 
 absl::string_view KeyUseName(KeyUse use) {
-  switch (use) {
-    case KeyUse::kRead:
-      return "read";
-    case KeyUse::kIrrelevant:
-      return "irrelevant";
-    case KeyUse::kNeutral:
-      return "neutral";
-    case KeyUse::kRefused:
-      return "refused";
-    case KeyUse::kUnknown:
-      break;
-  }
-  return "unknown";
+  constexpr absl::string_view kNames[] = {"read", "irrelevant", "neutral", "refused", "unknown"};
+  return kNames[static_cast<size_t>(use)];
 }
 
-std::vector<KeyRow> KeyTable(absl::Span<const Family> families) {
-  std::set<std::string> read, listed;
+std::vector<KeyUses> KeyTable(absl::Span<const Family> families) {
+  std::set<std::string> read, keys;
   for (const Family& family : families) {
     for (const auto& each : GetFields(family)) read.insert(each.first);
     for (const IrrelevantRule& rule : family.irrelevant) {
-      listed.insert(rule.keys.begin(), rule.keys.end());
+      keys.insert(rule.keys.begin(), rule.keys.end());
     }
   }
-  std::set<std::string> keys = read;
-  keys.insert(listed.begin(), listed.end());
-  std::vector<KeyRow> rows;
+  keys.insert(read.begin(), read.end());
+  std::vector<KeyUses> table;
   for (const std::string& key : keys) {
-    KeyRow row;
-    row.key = key;
+    KeyUses& uses = table.emplace_back();
+    uses.key = key;
     for (const Family& family : families) {
-      KeyUse& use = row.uses[family.name];
-      use = KeyUse::kUnknown;
       if (GetFields(family).count(key) > 0) {
-        use = KeyUse::kRead;
+        uses.read.push_back(family.name);
       } else if (const IrrelevantRule* rule = FindIrrelevant(family, key)) {
-        use = KeyUse::kIrrelevant;
-        row.reasons[family.name] = rule->reason;
+        uses.irrelevant[rule->reason].push_back(family.name);
       } else if (read.count(key) > 0 || absl::StrContains(key, ".")) {
-        use = KeyUse::kRefused;
+        uses.refused.push_back(family.name);
       }
     }
-    rows.push_back(std::move(row));
   }
-  return rows;
+  return table;
 }
 
 }  // namespace plumb

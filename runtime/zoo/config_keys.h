@@ -37,15 +37,16 @@ std::vector<ConfigKey> AccountForKeys(const Family& family, absl::Span<const Fam
 // Returns "read", "irrelevant", "neutral", "refused" or "unknown".
 absl::string_view KeyUseName(KeyUse use);
 
-// Key that some family reads or lists, and its use in each family if its value is not neutral.
-struct KeyRow {
-  std::string key;                     // * matches any text
-  std::map<std::string, KeyUse> uses;  // keyed by family: kRead, kIrrelevant, kRefused or kUnknown
-  std::map<std::string, std::string> reasons;  // keyed by family, for kIrrelevant
+// Key that some family reads or lists, and its use by family if its value is not neutral: names of
+// families, in their order. The other families do not know it.
+struct KeyUses {
+  std::string key;  // * matches any text
+  std::vector<std::string> read, refused;
+  std::map<std::string, std::vector<std::string>> irrelevant;  // keyed by reason
 };
 
 // Returns the keys that at least one family reads or lists, sorted.
-std::vector<KeyRow> KeyTable(absl::Span<const Family> families);
+std::vector<KeyUses> KeyTable(absl::Span<const Family> families);
 
 }  // namespace plumb
 

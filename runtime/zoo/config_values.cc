@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,6 +36,21 @@ std::string Shown(const Json& value) {
   return QuoteName(text);
 }
 
+// Returns the value at a path, which may be null, or nullptr.
+const Json* Walk(const Json& config, absl::string_view path) {
+  const Json* at = &config;
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    size_t index;
+    if (at->is_array() && absl::SimpleAtoi(name, &index)) {
+      at = index < at->size() ? &(*at)[index] : nullptr;
+    } else {
+      at = FindMember(*at, name);
+    }
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
+
 // Returns the text that choices are compared with.
 std::string TextOfValue(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -64,7 +78,10 @@ class Reader {
   }
 
  private:
-  void AddError(const std::string& text) { errors_.push_back(text); }
+  template <class... Words>
+  void AddError(const Words&... words) {
+    errors_.push_back(absl::StrCat(words...));
+  }
 
   // Field that has a value, and its path.
   struct Found {
@@ -86,17 +103,48 @@ class Reader {
   }
 
   bool IsNull(const std::vector<std::string>& fields) const {
-    return std::any_of(fields.begin(), fields.end(),
-                       [this](const std::string& field) { return FieldIsNull(config_, field); });
+    return std::any_of(fields.begin(), fields.end(), [this](const std::string& field) {
+      const Json* const found = Walk(config_, field);
+      return found != nullptr && found->is_null();
+    });
   }
 
   // Reports that two fields with the same meaning differ.
   void NoteConflict(const Found& one, const Found& other) {
-    AddError(
-        absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field, "\" is ",
-                     Shown(*other.value),
-                     ", and both set the same property of the model: remove the one that does not "
-                     "hold, or name it with --allow-unread"));
+    AddError("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field, "\" is ",
+             Shown(*other.value),
+             ", and both set the same property of the model: remove the one that does not hold, or "
+             "name it with --allow-unread");
+  }
+
+  // Returns the choice for a value, or null after an error, unless `otherwise` has the value.
+  template <class Choice>
+  const Choice* FindChoice(const std::vector<Choice>& choices, const Json& value,
+                           const std::string& field, bool otherwise) {
+    const std::string text = TextOfValue(value);
+    std::vector<std::string> known;
+    for (const Choice& choice : choices) {
+      if (choice.is == text) return &choice;
+      known.push_back(absl::StrCat("\"", choice.is, "\""));
+    }
+    if (otherwise) return nullptr;
+    AddError("\"", field, "\" is ", Shown(value), "; plumb's ", family_.name, " has ",
+             absl::StrJoin(known, ", "));
+    return nullptr;
+  }
+
+  // Returns the value that the fields state, or nullopt after an error that was reported.
+  template <class Value, class Rule>
+  absl::StatusOr<std::optional<Value>> ReadFields(const Rule& rule, const std::vector<Found>& all) {
+    std::optional<Value> value;
+    for (const Found& found : all) {
+      PLUMB_ASSIGN_OR_RETURN(const std::optional<Value> read,
+                             Convert(rule, *found.value, found.field));
+      if (!read.has_value()) return std::nullopt;
+      if (value.has_value() && *value != *read) NoteConflict(all.front(), found);
+      if (!value.has_value()) value = read;
+    }
+    return value;
   }
 
   absl::Status ReadScalar(const ScalarRule& rule) {
@@ -108,7 +156,7 @@ class Reader {
                                                     ? rule.null
                                                     : rule.absent;
     if (found == nullptr && !computed.has_value()) {
-      AddError(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
+      AddError("\"", rule.fields.front(), "\" is missing");
       return absl::OkStatus();
     }
     if (rule.per_layer) {
@@ -121,17 +169,12 @@ class Reader {
       PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_));
       Check(rule, *value, absl::StrCat(rule.name.value, " = ", computed->text.value));
     } else {
-      PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, *found, all.front().field));
-      for (size_t i = 1; i < all.size() && value.has_value(); ++i) {
-        PLUMB_ASSIGN_OR_RETURN(const std::optional<double> other,
-                               Convert(rule, *all[i].value, all[i].field));
-        if (other.has_value() && *other != *value) NoteConflict(all.front(), all[i]);
-      }
+      PLUMB_ASSIGN_OR_RETURN(value, ReadFields<double>(rule, all));
     }
     if (value.has_value()) values_.scalars[rule.name.value] = *value;
     if (rule.name.value == "n_layer" && value.has_value() && *value > kMaxImportedLayers) {
-      AddError(absl::StrCat(rule.fields.empty() ? rule.name.value : rule.fields.front(), " is ",
-                            *value, "; at most ", kMaxImportedLayers, " layers are read"));
+      AddError(rule.fields.empty() ? rule.name.value : rule.fields.front(), " is ", *value,
+               "; at most ", kMaxImportedLayers, " layers are read");
     }
     return absl::OkStatus();
   }
@@ -149,14 +192,13 @@ class Reader {
         if ((*found)[i].is_number_integer()) listed.insert((*found)[i].get<int64_t>());
       }
       if (!is_list || listed.size() != found->size()) {
-        AddError(
-            absl::StrCat("\"", field, "\" must be a list of different layers, is ", Shown(*found)));
+        AddError("\"", field, "\" must be a list of different layers, is ", Shown(*found));
         return absl::OkStatus();
       }
     } else if (found != nullptr &&
                (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
-      AddError(absl::StrCat("\"", field, "\" must be a list with an element for each of ", n_layer,
-                            " layers, is ", Shown(*found)));
+      AddError("\"", field, "\" must be a list with an element for each of ", n_layer,
+               " layers, is ", Shown(*found));
       return absl::OkStatus();
     }
     for (int64_t i = 0; i < n_layer; ++i) {
@@ -186,21 +228,15 @@ class Reader {
   absl::StatusOr<std::optional<double>> Convert(const ScalarRule& rule, const Json& value,
                                                 const std::string& field) {
     if (!rule.choices.empty()) {
-      const std::string text = TextOfValue(value);
-      std::vector<std::string> known;
-      for (const ScalarChoice& choice : rule.choices) {
-        if (choice.is == text) return AsOptional(Evaluate(choice.value, values_));
-        known.push_back(absl::StrCat("\"", choice.is, "\""));
-      }
-      if (rule.otherwise.has_value()) return AsOptional(Evaluate(*rule.otherwise, values_));
-      AddError(absl::StrCat("\"", field, "\" is ", Shown(value), "; plumb's ", family_.name,
-                            " has ", absl::StrJoin(known, ", ")));
-      return std::nullopt;
+      const ScalarChoice* const choice =
+          FindChoice(rule.choices, value, field, rule.otherwise.has_value());
+      if (choice == nullptr && !rule.otherwise.has_value()) return std::nullopt;
+      return Evaluate(choice != nullptr ? choice->value : *rule.otherwise, values_);
     }
-    const bool wants_flag = rule.kind == ScalarKind::kFlag;
+    const bool wants_flag = rule.kind == v1::Scalar::FLAG;
     if (wants_flag != value.is_boolean() || (!wants_flag && !value.is_number())) {
-      AddError(absl::StrCat("\"", field, "\" must be ", wants_flag ? "true or false" : "a number",
-                            ", is ", Shown(value)));
+      AddError("\"", field, "\" must be ", wants_flag ? "true or false" : "a number", ", is ",
+               Shown(value));
       return std::nullopt;
     }
     const double number = wants_flag ? (value.get<bool>() ? 1 : 0) : value.get<double>();
@@ -208,19 +244,14 @@ class Reader {
     return number;
   }
 
-  static absl::StatusOr<std::optional<double>> AsOptional(const absl::StatusOr<double>& value) {
-    if (!value.ok()) return value.status();
-    return std::optional<double>(*value);
-  }
-
   bool Check(const ScalarRule& rule, double value, const std::string& what) {
-    if (rule.kind != ScalarKind::kSize && rule.kind != ScalarKind::kCount) return true;
-    const double min = rule.kind == ScalarKind::kSize ? 1 : 0;
+    if (rule.kind != v1::Scalar::SIZE && rule.kind != v1::Scalar::COUNT) return true;
+    const double min = rule.kind == v1::Scalar::SIZE ? 1 : 0;
     const bool good =
         value >= min && value <= std::numeric_limits<int32_t>::max() && value == std::floor(value);
     if (!good) {
-      AddError(absl::StrCat(what, " must be a whole number in ", min, "..",
-                            std::numeric_limits<int32_t>::max(), ", is ", PlainNumber(value)));
+      AddError(what, " must be a whole number in ", min, "..", std::numeric_limits<int32_t>::max(),
+               ", is ", PlainNumber(value));
     }
     return good;
   }
@@ -237,56 +268,36 @@ class Reader {
       values_.string_variables[rule.name.value] = rule.absent.value_or("");
       return absl::OkStatus();
     }
-    const std::vector<Found> all = FindAll(rule.fields);
-    if (all.empty()) {
-      if (rule.absent.has_value()) {
-        values_.string_variables[rule.name.value] = *rule.absent;
-      } else {
-        AddError(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
-      }
-      return absl::OkStatus();
+    std::optional<std::string> text = rule.absent;
+    if (const std::vector<Found> all = FindAll(rule.fields); !all.empty()) {
+      PLUMB_ASSIGN_OR_RETURN(text, ReadFields<std::string>(rule, all));
+    } else if (!text.has_value()) {
+      AddError("\"", rule.fields.front(), "\" is missing");
     }
-    std::vector<std::string> texts;
-    for (const Found& found : all) {
-      PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> text,
-                             TextOfStringVariable(rule, found));
-      if (!text.has_value()) return absl::OkStatus();
-      texts.push_back(*text);
-      if (*text != texts.front()) NoteConflict(all.front(), found);
-    }
-    values_.string_variables[rule.name.value] = texts.front();
+    if (text.has_value()) values_.string_variables[rule.name.value] = *text;
     return absl::OkStatus();
   }
 
   // Returns the text that a field stands for, or nullopt after an error that was reported.
-  absl::StatusOr<std::optional<std::string>> TextOfStringVariable(const StringVariableRule& rule,
-                                                                  const Found& found) {
-    if (rule.numbers) return FormatNumbers(found);
-    const std::string text = TextOfValue(*found.value);
-    std::vector<std::string> known;
-    for (const MappingRule& choice : rule.choices) {
-      if (choice.is == text) {
-        PLUMB_ASSIGN_OR_RETURN(std::string rendered, Render(choice.text, values_));
-        return std::optional<std::string>(std::move(rendered));
-      }
-      known.push_back(absl::StrCat("\"", choice.is, "\""));
-    }
-    AddError(absl::StrCat("\"", found.field, "\" is ", Shown(*found.value), "; plumb's ",
-                          family_.name, " has ", absl::StrJoin(known, ", ")));
-    return std::optional<std::string>();
+  absl::StatusOr<std::optional<std::string>> Convert(const StringVariableRule& rule,
+                                                     const Json& value, const std::string& field) {
+    if (rule.numbers) return FormatNumbers(value, field);
+    const MappingRule* const choice = FindChoice(rule.choices, value, field, /*otherwise=*/false);
+    if (choice == nullptr) return std::nullopt;
+    return Render(choice->text, values_);
   }
 
-  std::optional<std::string> FormatNumbers(const Found& found) {
+  std::optional<std::string> FormatNumbers(const Json& value, const std::string& field) {
     std::vector<std::string> numbers;
-    bool good = found.value->is_array() && found.value->size() <= kMaxNumbers;
-    for (size_t i = 0; good && i < found.value->size(); ++i) {
-      const Json& number = (*found.value)[i];
+    bool good = value.is_array() && value.size() <= kMaxNumbers;
+    for (size_t i = 0; good && i < value.size(); ++i) {
+      const Json& number = value[i];
       good = number.is_number() && std::isfinite(number.get<double>());
       if (good) numbers.push_back(PlainNumber(number.get<double>()));
     }
     if (good) return absl::StrJoin(numbers, ", ");
-    AddError(absl::StrCat("\"", found.field, "\" must be a list of at most ", kMaxNumbers,
-                          " numbers, is ", Shown(*found.value)));
+    AddError("\"", field, "\" must be a list of at most ", kMaxNumbers, " numbers, is ",
+             Shown(value));
     return std::nullopt;
   }
 
@@ -377,26 +388,17 @@ size_t FindPeriod(const std::vector<double>& values) {
 }  // namespace
 
 const Json* FindField(const Json& config, absl::string_view path) {
-  const Json* at = &config;
-  for (const absl::string_view name : absl::StrSplit(path, '.')) {
-    size_t index;
-    if (at->is_array() && absl::SimpleAtoi(name, &index)) {
-      at = index < at->size() ? &(*at)[index] : nullptr;
-    } else {
-      at = FindMember(*at, name);
-    }
-    if (at == nullptr || at->is_null()) return nullptr;
-  }
-  return at;
+  const Json* const found = Walk(config, path);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
-bool FieldIsNull(const Json& config, absl::string_view path) {
-  const Json* at = &config;
-  for (const absl::string_view name : absl::StrSplit(path, '.')) {
-    if (at == nullptr || !at->is_object()) return false;
-    at = FindMember(*at, name);
-  }
-  return at != nullptr && at->is_null();
+bool EraseField(absl::string_view path, Json* config) {
+  const size_t dot = path.rfind('.');
+  const bool is_inside = dot != absl::string_view::npos;
+  const Json* const parent = is_inside ? Walk(*config, path.substr(0, dot)) : config;
+  if (parent == nullptr || !parent->is_object()) return false;
+  const std::string name(is_inside ? path.substr(dot + 1) : path);
+  return const_cast<Json*>(parent)->erase(name) > 0;
 }
 
 absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const Json& config,
@@ -407,6 +409,13 @@ absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const Json& 
 absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues& values,
                                 int64_t layer, int64_t head) {
   return EvaluateNode(expression, expression.root, values, layer, head);
+}
+
+absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values,
+                           int64_t layer) {
+  if (!when.has_value()) return true;
+  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(*when, values, layer));
+  return value != 0;
 }
 
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/zoo/family.h"
@@ -30,8 +30,8 @@ inline constexpr int64_t kMaxImportedLayers = 10000;
 
 // Returns the value at a path, such as "rope_scaling.factor", or null if it is missing or null.
 const nlohmann::json* FindField(const nlohmann::json& config, absl::string_view path);
-// Returns true if the field at a path exists and is null.
-bool FieldIsNull(const nlohmann::json& config, absl::string_view path);
+// Removes the field at a path. Returns false if it does not exist.
+bool EraseField(absl::string_view path, nlohmann::json* config);
 
 // Reads the values. `file` names config.json in errors. Errors: all errors at once, including the
 // family's refusals, each with its field.
@@ -43,6 +43,9 @@ absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const nlohma
 // into the expression.
 absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues& values,
                                 int64_t layer = 0, int64_t head = -1);
+// Returns true if a condition holds, or there is none.
+absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values,
+                           int64_t layer = 0);
 // Evaluates an expression whose value must be an integer >= 0.
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
                                       int64_t layer = 0, int64_t head = -1);

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "plumb/v1/import.schema.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -21,236 +20,195 @@
 namespace plumb {
 namespace {
 
-// Returns the expression of a field, or nullopt if the field is empty.
-absl::StatusOr<std::optional<Expression>> Optional(const Located& at, const std::string& value,
-                                                   const char* field) {
-  if (value.empty()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(at.GetText(field)));
-  return expression;
+// Message of a family's file, and its location.
+struct Placed : Located {
+  SourceLocation place;
+};
+
+// Reads an expression; the field may be empty.
+absl::Status ReadOptional(const Located& at, const char* field, std::optional<Expression>* to) {
+  const SourceText text = at.GetText(field);
+  if (text.value.empty()) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(*to, ParseExpression(text));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Expression> Required(const Located& at, const std::string& value, const char* field,
-                                    const SourceLocation& place) {
-  PLUMB_ASSIGN_OR_RETURN(std::optional<Expression> expression, Optional(at, value, field));
-  if (!expression.has_value()) return ErrorAt(place, absl::StrCat(field, " is missing"));
-  return *std::move(expression);
+absl::Status ReadRequired(const Placed& at, const char* field, Expression* to) {
+  const SourceText text = at.GetText(field);
+  if (text.value.empty()) return ErrorAt(at.place, absl::StrCat(field, " is missing"));
+  PLUMB_ASSIGN_OR_RETURN(*to, ParseExpression(text));
+  return absl::OkStatus();
 }
 
-ScalarKind ToScalarKind(v1::Scalar::Kind kind) {
-  switch (kind) {
-    case v1::Scalar::SIZE:
-      return ScalarKind::kSize;
-    case v1::Scalar::COUNT:
-      return ScalarKind::kCount;
-    case v1::Scalar::FLAG:
-      return ScalarKind::kFlag;
-    default:
-      return ScalarKind::kNumber;
+absl::Status ReadTemplate(const Located& at, const char* field, TextTemplate* to) {
+  PLUMB_ASSIGN_OR_RETURN(*to, ParseTemplate(at.GetText(field)));
+  return absl::OkStatus();
+}
+
+// Adds the rules in a field, each by the Read of its type.
+template <class Message, class Rule>
+absl::Status ReadEach(const Located& at, const char* field, const std::vector<Message>& messages,
+                      std::vector<Rule>* rules) {
+  for (int i = 0; i < static_cast<int>(messages.size()); ++i) {
+    PLUMB_RETURN_IF_ERROR(Read(messages[static_cast<size_t>(i)],
+                               Placed{at.Nested(field, i), at.At(field, i)},
+                               &rules->emplace_back()));
   }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& at,
-                                      const SourceLocation& place) {
-  ScalarRule rule;
-  rule.name = at.GetText("name");
+absl::Status Read(const v1::Choice& choice, const Placed& at, ScalarChoice* rule) {
+  rule->is = choice.is();
+  const SourceText one{"1", at.place};
+  PLUMB_ASSIGN_OR_RETURN(rule->value,
+                         ParseExpression(choice.value().empty() ? one : at.GetText("value")));
+  return absl::OkStatus();
+}
+
+absl::Status Read(const v1::Scalar& scalar, const Placed& at, ScalarRule* rule) {
+  rule->name = at.GetText("name");
   if (!IsIdentifier(scalar.name())) {
-    return ErrorAt(place, "a scalar's name has letters, digits and _, and begins with no digit");
+    return ErrorAt(at.place, "a scalar's name has letters, digits and _, and begins with no digit");
   }
-  rule.fields = scalar.field();
-  rule.kind = ToScalarKind(scalar.kind());
-  rule.lists_layers = scalar.lists_layers();
-  rule.per_layer = scalar.per_layer() || rule.lists_layers;
-  rule.model_field.path = at.GetText("model_field");
-  PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
-  PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));
-  PLUMB_ASSIGN_OR_RETURN(rule.value, Optional(at, scalar.value(), "value"));
-  PLUMB_ASSIGN_OR_RETURN(rule.on_export, Optional(at, scalar.on_export(), "on_export"));
-  PLUMB_ASSIGN_OR_RETURN(rule.otherwise, Optional(at, scalar.otherwise(), "otherwise"));
-  if (rule.fields.empty() != rule.value.has_value()) {
-    return ErrorAt(place, absl::StrCat(scalar.name(), " needs either a field or a value"));
+  rule->fields = scalar.field();
+  if (scalar.kind() != v1::Scalar::KIND_UNSPECIFIED) rule->kind = scalar.kind();
+  rule->lists_layers = scalar.lists_layers();
+  rule->per_layer = scalar.per_layer() || rule->lists_layers;
+  rule->model_field.path = at.GetText("model_field");
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "absent", &rule->absent));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "null", &rule->null));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "value", &rule->value));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "on_export", &rule->on_export));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "otherwise", &rule->otherwise));
+  if (rule->fields.empty() != rule->value.has_value()) {
+    return ErrorAt(at.place, absl::StrCat(scalar.name(), " needs either a field or a value"));
   }
-  for (int i = 0; i < scalar.choice_size(); ++i) {
-    const Located choice_at = at.Nested("choice", i);
-    SourceText value{scalar.choice(i).value(), at.At("choice", i)};
-    if (value.value.empty()) {
-      value.value = "1";
-    } else {
-      value = choice_at.GetText("value");
-    }
-    PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(value));
-    rule.choices.push_back({scalar.choice(i).is(), std::move(expression)});
-  }
-  return rule;
+  return ReadEach(at, "choice", scalar.choice(), &rule->choices);
 }
 
-absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& word,
-                                                      const Located& at,
-                                                      const SourceLocation& place) {
-  StringVariableRule rule;
-  rule.name = at.GetText("name");
+absl::Status Read(const v1::Mapping& mapping, const Placed& at, MappingRule* rule) {
+  rule->is = mapping.is();
+  PLUMB_RETURN_IF_ERROR(ReadTemplate(at, "text", &rule->text));
+  return ReadOptional(at, "when", &rule->when);
+}
+
+absl::Status Read(const v1::StringVariable& word, const Placed& at, StringVariableRule* rule) {
+  rule->name = at.GetText("name");
   if (!IsIdentifier(word.name())) {
-    return ErrorAt(place, "a word's name has letters, digits and _, and begins with no digit");
+    return ErrorAt(at.place, "a word's name has letters, digits and _, and begins with no digit");
   }
-  rule.fields = word.field();
-  rule.model_field.path = at.GetText("model_field");
-  rule.numbers = word.numbers();
-  if (!word.absent().empty()) rule.absent = word.absent();
+  rule->fields = word.field();
+  rule->model_field.path = at.GetText("model_field");
+  rule->numbers = word.numbers();
+  if (!word.absent().empty()) rule->absent = word.absent();
   for (int i = 0; i < word.choice_size(); ++i) {
-    const v1::Mapping& meaning = word.choice(i);
-    if (rule.fields.empty() != meaning.is().empty()) {
-      return ErrorAt(at.At("choice", i), rule.fields.empty()
+    if (rule->fields.empty() != word.choice(i).is().empty()) {
+      return ErrorAt(at.At("choice", i), rule->fields.empty()
                                              ? "a word without a field chooses by `when`"
                                              : "a word with a field chooses by `is`");
     }
-    MappingRule choice;
-    choice.is = meaning.is();
-    const Located choice_at = at.Nested("choice", i);
-    PLUMB_ASSIGN_OR_RETURN(choice.text, ParseTemplate(choice_at.GetText("text")));
-    PLUMB_ASSIGN_OR_RETURN(choice.when, Optional(at.Nested("choice", i), meaning.when(), "when"));
-    rule.choices.push_back(std::move(choice));
   }
-  return rule;
+  return ReadEach(at, "choice", word.choice(), &rule->choices);
 }
 
-absl::StatusOr<std::optional<SliceRule>> ReadSlice(const v1::Slice& part, const Located& at,
-                                                   const SourceLocation& place) {
-  SliceRule rule;
-  PLUMB_ASSIGN_OR_RETURN(rule.groups, Optional(at, part.groups(), "groups"));
-  PLUMB_ASSIGN_OR_RETURN(rule.first, Optional(at, part.first(), "first"));
-  PLUMB_ASSIGN_OR_RETURN(rule.count, Required(at, part.count(), "count", place));
-  return rule;
+absl::Status ReadSlice(const Placed& at, std::optional<SliceRule>* to) {
+  SliceRule& rule = to->emplace();
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "groups", &rule.groups));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "first", &rule.first));
+  return ReadRequired(at, "count", &rule.count);
 }
 
-absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located& at,
-                                      const SourceLocation& place) {
-  if (tensor.to().empty()) return ErrorAt(place, "tensor: to is missing");
+absl::Status Read(const v1::TensorMap& tensor, const Placed& at, TensorRule* rule) {
+  if (tensor.to().empty()) return ErrorAt(at.place, "tensor: to is missing");
   if (tensor.source().empty() == tensor.fill().empty()) {
-    return ErrorAt(place, absl::StrCat(tensor.to(), " needs either a source or a fill"));
+    return ErrorAt(at.place, absl::StrCat(tensor.to(), " needs either a source or a fill"));
   }
-  TensorRule rule;
-  rule.to = at.GetText("to");
-  if (!tensor.source().empty()) rule.source = at.GetText("source");
-  rule.older = tensor.older();
-  rule.transpose = tensor.transpose();
-  rule.depthwise = tensor.depthwise();
+  rule->to = at.GetText("to");
+  if (!tensor.source().empty()) rule->source = at.GetText("source");
+  rule->older = tensor.older();
+  rule->transpose = tensor.transpose();
+  rule->depthwise = tensor.depthwise();
   if (tensor.has_rows()) {
-    PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadSlice(tensor.rows(), at.Nested("rows"), at.At("rows")));
+    PLUMB_RETURN_IF_ERROR(ReadSlice({at.Nested("rows"), at.At("rows")}, &rule->rows));
   }
   if (tensor.has_columns()) {
-    PLUMB_ASSIGN_OR_RETURN(rule.columns,
-                           ReadSlice(tensor.columns(), at.Nested("columns"), at.At("columns")));
+    PLUMB_RETURN_IF_ERROR(ReadSlice({at.Nested("columns"), at.At("columns")}, &rule->columns));
   }
-  PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, tensor.when(), "when"));
-  PLUMB_ASSIGN_OR_RETURN(rule.fill, Optional(at, tensor.fill(), "fill"));
-  PLUMB_ASSIGN_OR_RETURN(rule.flat_rows, Optional(at, tensor.flat_rows(), "flat_rows"));
-  return rule;
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "when", &rule->when));
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "fill", &rule->fill));
+  return ReadOptional(at, "flat_rows", &rule->flat_rows);
 }
 
-// Returns the index of the rule with this name; npos if there is none.
+// Adds rules. They replace imported rules of the same name; two rules of one file must differ.
 template <class Rule>
-size_t IndexOf(const std::vector<Rule>& rules, const std::string& name) {
-  for (size_t i = 0; i < rules.size(); ++i) {
-    if (rules[i].name.value == name) return i;
-  }
-  return std::string::npos;
-}
-
-// Adds a rule. It replaces an imported rule of the same name; two rules of one file must differ.
-template <class Rule>
-absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* rules) {
-  const std::string& name = rule.name.value;
-  if (!own->insert(name).second || name == "layer" || name == "head") {
-    return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken; choose another"));
-  }
-  const size_t at = IndexOf(*rules, name);
-  if (at == std::string::npos) {
-    rules->push_back(std::move(rule));
-  } else {
-    (*rules)[at] = std::move(rule);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<UnsupportedRule> ReadUnsupported(const v1::Unsupported& refusal, const Located& at,
-                                                const SourceLocation& place) {
-  UnsupportedRule rule;
-  PLUMB_ASSIGN_OR_RETURN(rule.when, Required(at, refusal.when(), "when", place));
-  PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(at.GetText("reason")));
-  return rule;
-}
-
-absl::StatusOr<ComputedFieldRule> ReadComputedField(const v1::ComputedField& computed,
-                                                    const Located& at, const SourceLocation& place,
-                                                    const v1::Model& set) {
-  if (computed.model_field().empty()) return ErrorAt(place, "computed: model_field is missing");
-  ComputedFieldRule rule;
-  rule.path = at.GetText("model_field");
-  const auto found = textproto::FindField(set, rule.path.value);
-  if (!found.ok()) return ErrorAt(rule.path.place, found.status().message());
-  PLUMB_ASSIGN_OR_RETURN(rule.text, ParseTemplate(at.GetText("text")));
-  return rule;
-}
-
-absl::StatusOr<TemplateRule> ReadPiece(const v1::Template& piece, const Located& at,
-                                       const SourceLocation& place) {
-  if (!piece.has_set() && piece.computed_size() == 0) {
-    return ErrorAt(place, "model: set is missing");
-  }
-  TemplateRule rule;
-  PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, piece.when(), "when"));
-  rule.set = piece.set();
-  rule.per_layer = piece.per_layer();
-  for (const StringField& string : StringFields(&rule.set, at.Nested("set"))) {
-    PLUMB_ASSIGN_OR_RETURN(TextTemplate text, ParseTemplate(string.text));
-    rule.strings.push_back(std::move(text));
-  }
-  for (int i = 0; i < piece.computed_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(ComputedFieldRule computed,
-                           ReadComputedField(piece.computed(i), at.Nested("computed", i),
-                                             at.At("computed", i), rule.set));
-    rule.computed.push_back(std::move(computed));
-  }
-  return rule;
-}
-
-absl::Status ReadRules(const v1::Import& message, const Located& at, Family* family) {
-  std::set<std::string> own;
-  for (int i = 0; i < message.scalar_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(
-        ScalarRule rule, ReadScalar(message.scalar(i), at.Nested("scalar", i), at.At("scalar", i)));
-    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->scalars));
-  }
-  for (int i = 0; i < message.word_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(
-        StringVariableRule rule,
-        ReadStringVariable(message.word(i), at.Nested("word", i), at.At("word", i)));
-    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->string_variables));
-  }
-  for (int i = 0; i < message.refuse_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(
-        UnsupportedRule rule,
-        ReadUnsupported(message.refuse(i), at.Nested("refuse", i), at.At("refuse", i)));
-    family->unsupported.push_back(std::move(rule));
-  }
-  for (int i = 0; i < message.warn_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(
-        UnsupportedRule rule,
-        ReadUnsupported(message.warn(i), at.Nested("warn", i), at.At("warn", i)));
-    family->warnings.push_back(std::move(rule));
-  }
-  for (int i = 0; i < message.model_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(TemplateRule rule,
-                           ReadPiece(message.model(i), at.Nested("model", i), at.At("model", i)));
-    family->model.push_back(std::move(rule));
-  }
-  for (int i = 0; i < message.irrelevant_size(); ++i) {
-    const v1::IrrelevantKey& irrelevant = message.irrelevant(i);
-    if (irrelevant.reason().empty()) {
-      return ErrorAt(at.At("irrelevant", i), "irrelevant: reason is missing");
+absl::Status AddNamed(std::vector<Rule> added, std::set<std::string>* own,
+                      std::vector<Rule>* rules) {
+  for (Rule& rule : added) {
+    const std::string& name = rule.name.value;
+    if (!own->insert(name).second || name == "layer" || name == "head") {
+      return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken; choose another"));
     }
-    family->irrelevant.push_back({irrelevant.key(), irrelevant.reason()});
+    const Rule* const known = FindRule(*rules, name);
+    if (known == nullptr) {
+      rules->push_back(std::move(rule));
+    } else {
+      (*rules)[static_cast<size_t>(known - rules->data())] = std::move(rule);
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status Read(const v1::Unsupported& /*refusal*/, const Placed& at, UnsupportedRule* rule) {
+  PLUMB_RETURN_IF_ERROR(ReadRequired(at, "when", &rule->when));
+  return ReadTemplate(at, "reason", &rule->reason);
+}
+
+absl::Status Read(const v1::ComputedField& computed, const Placed& at, ComputedFieldRule* rule) {
+  if (computed.model_field().empty()) {
+    return ErrorAt(at.place, "computed: model_field is missing");
+  }
+  rule->path = at.GetText("model_field");
+  return ReadTemplate(at, "text", &rule->text);
+}
+
+absl::Status Read(const v1::Template& piece, const Placed& at, TemplateRule* rule) {
+  if (!piece.has_set() && piece.computed_size() == 0) {
+    return ErrorAt(at.place, "model: set is missing");
+  }
+  PLUMB_RETURN_IF_ERROR(ReadOptional(at, "when", &rule->when));
+  rule->set = piece.set();
+  rule->per_layer = piece.per_layer();
+  for (const StringField& string : StringFields(&rule->set, at.Nested("set"))) {
+    PLUMB_ASSIGN_OR_RETURN(TextTemplate text, ParseTemplate(string.text));
+    rule->strings.push_back(std::move(text));
+  }
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "computed", piece.computed(), &rule->computed));
+  for (const ComputedFieldRule& computed : rule->computed) {
+    const auto found = textproto::FindField(rule->set, computed.path.value);
+    if (!found.ok()) return ErrorAt(computed.path.place, found.status().message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Read(const v1::IrrelevantKey& irrelevant, const Placed& at, IrrelevantRule* rule) {
+  if (irrelevant.reason().empty()) return ErrorAt(at.place, "irrelevant: reason is missing");
+  *rule = {irrelevant.key(), irrelevant.reason()};
+  return absl::OkStatus();
+}
+
+absl::Status Read(const v1::Ignored& ignored, const Placed& at, IgnoredRule* rule) {
+  if (ignored.name().empty()) return ErrorAt(at.place, "ignore: name is missing");
+  rule->name = at.GetText("name");
+  rule->same_as = ignored.same_as();
+  rule->reason = ignored.reason();
+  if (ignored.has_value()) rule->value = ignored.value();
+  return ReadOptional(at, "when", &rule->when);
+}
+
+absl::Status Read(const v1::ConfigField& config, const Placed& at, ConfigRule* rule) {
+  rule->field = config.field();
+  PLUMB_RETURN_IF_ERROR(ReadTemplate(at, "json", &rule->json));
+  return ReadOptional(at, "when", &rule->when);
 }
 
 // Removes rules for tensors to which the file has rules of its own: these replace imported ones.
@@ -263,46 +221,35 @@ void RemoveReplaced(const v1::Import& message, std::vector<TensorRule>* rules) {
       rules->end());
 }
 
-absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* family) {
-  for (const std::string& prefix : message.prefix()) family->prefixes.push_back(prefix);
-  RemoveReplaced(message, &family->tensors);
-  for (int i = 0; i < message.tensor_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(
-        TensorRule rule, ReadTensor(message.tensor(i), at.Nested("tensor", i), at.At("tensor", i)));
-    family->tensors.push_back(std::move(rule));
-  }
-  for (int i = 0; i < message.ignore_size(); ++i) {
-    const Located in = at.Nested("ignore", i);
-    const v1::Ignored& ignored = message.ignore(i);
-    if (ignored.name().empty()) return ErrorAt(at.At("ignore", i), "ignore: name is missing");
-    IgnoredRule rule{in.GetText("name"), ignored.same_as(), std::nullopt, ignored.reason(),
-                     std::nullopt};
-    PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, ignored.when(), "when"));
-    if (ignored.has_value()) rule.value = ignored.value();
-    family->ignored.push_back(std::move(rule));
-  }
-  for (int i = 0; i < message.config_size(); ++i) {
-    const Located in = at.Nested("config", i);
-    ConfigRule rule;
-    rule.field = message.config(i).field();
-    PLUMB_ASSIGN_OR_RETURN(rule.json, ParseTemplate(in.GetText("json")));
-    PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, message.config(i).when(), "when"));
-    family->config.push_back(std::move(rule));
-  }
-  return absl::OkStatus();
+// Adds the rules of a file to the family.
+absl::Status ReadRules(const v1::Import& file, const Located& at, Family* family) {
+  std::set<std::string> own;
+  std::vector<ScalarRule> scalars;
+  std::vector<StringVariableRule> words;
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "scalar", file.scalar(), &scalars));
+  PLUMB_RETURN_IF_ERROR(AddNamed(std::move(scalars), &own, &family->scalars));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "word", file.word(), &words));
+  PLUMB_RETURN_IF_ERROR(AddNamed(std::move(words), &own, &family->string_variables));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "refuse", file.refuse(), &family->unsupported));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "warn", file.warn(), &family->warnings));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "model", file.model(), &family->model));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "irrelevant", file.irrelevant(), &family->irrelevant));
+  family->prefixes.insert(family->prefixes.end(), file.prefix().begin(), file.prefix().end());
+  RemoveReplaced(file, &family->tensors);
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "tensor", file.tensor(), &family->tensors));
+  PLUMB_RETURN_IF_ERROR(ReadEach(at, "ignore", file.ignore(), &family->ignored));
+  return ReadEach(at, "config", file.config(), &family->config);
 }
 
 // Returns the names that a scalar's expressions read.
 std::set<std::string> NamesReadBy(const ScalarRule& rule) {
   std::set<std::string> names;
-  const auto collect = [&names](const std::optional<Expression>& expression) {
-    if (expression.has_value()) CollectNames(expression->root, Expr::Kind::kName, &names);
-  };
-  collect(rule.absent);
-  collect(rule.null);
-  collect(rule.value);
-  collect(rule.otherwise);
-  for (const ScalarChoice& choice : rule.choices) collect(choice.value);
+  for (const auto* expression : {&rule.absent, &rule.null, &rule.value, &rule.otherwise}) {
+    if (expression->has_value()) CollectNames((*expression)->root, Expr::Kind::kName, &names);
+  }
+  for (const ScalarChoice& choice : rule.choices) {
+    CollectNames(choice.value.root, Expr::Kind::kName, &names);
+  }
   if (rule.per_layer) names.insert("n_layer");
   return names;
 }
@@ -375,8 +322,7 @@ class FamilyReader {
     for (int i = 0; i < message->import_size(); ++i) {
       PLUMB_RETURN_IF_ERROR(ReadImport(message->import(i), at.At("import", i), depth, family));
     }
-    PLUMB_RETURN_IF_ERROR(ReadRules(*message, at, family));
-    return ReadTensors(*message, at, family);
+    return ReadRules(*message, at, family);
   }
 
  private:
@@ -473,7 +419,7 @@ absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& par
   if (message.model_type_size() + message.architecture_size() == 0) {
     return ErrorAt(place, "model_type and architecture are missing: which config.json is it for?");
   }
-  if (IndexOf(family.scalars, "n_layer") == std::string::npos) {
+  if (FindRule(family.scalars, "n_layer") == nullptr) {
     return ErrorAt(place, "a family needs a scalar named n_layer");
   }
   PLUMB_RETURN_IF_ERROR(SortScalars(&family.scalars));

@@ -6,13 +6,14 @@
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_H_
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "plumb/v1/import.schema.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/spec/formula.h"
@@ -35,8 +36,6 @@ struct ModelField {
   bool is_set_here = true;  // false: a piece of Family::model sets it, and this is for export
 };
 
-enum class ScalarKind { kNumber, kSize, kCount, kFlag };
-
 // Value of a scalar if the field of config.json has a certain text.
 struct ScalarChoice {
   std::string is;
@@ -46,7 +45,7 @@ struct ScalarChoice {
 struct ScalarRule {
   SourceText name;
   std::vector<std::string> fields;  // empty: `value` is set
-  ScalarKind kind = ScalarKind::kNumber;
+  v1::Scalar::Kind kind = v1::Scalar::NUMBER;
   std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
   std::optional<Expression> on_export;                       // defaults to absent
   std::vector<ScalarChoice> choices;
@@ -135,6 +134,14 @@ struct Family {
   std::vector<ConfigRule> config;
   std::vector<IrrelevantRule> irrelevant;
 };
+
+// Returns the scalar or word with this name, or null.
+template <class Rule>
+const Rule* FindRule(const std::vector<Rule>& rules, const std::string& name) {
+  const auto found = std::find_if(rules.begin(), rules.end(),
+                                  [&name](const Rule& rule) { return rule.name.value == name; });
+  return found == rules.end() ? nullptr : &*found;
+}
 
 struct FamilyText {
   std::string file, text;  // text is in protobuf text format; file names it in errors

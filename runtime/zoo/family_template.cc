@@ -28,13 +28,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values,
-                           int64_t layer) {
-  if (!when.has_value()) return true;
-  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(*when, values, layer));
-  return value != 0;
-}
-
 // Sets the field at a path. A flag that is off creates no message, as does an empty text.
 absl::Status SetModelField(const SourceText& path, const std::string& text, v1::Model* model) {
   if (text.empty() || FieldText(*model, path.value) == text) return absl::OkStatus();
@@ -118,16 +111,6 @@ void SetKey(absl::string_view path, Json value, Json* config) {
   (is_index ? (*at)[index] : (*at)[names.back()]) = std::move(value);
 }
 
-// Returns the number in the JSON type of its kind.
-Json NumberJson(ScalarKind kind, double value) {
-  if (kind == ScalarKind::kFlag) return value != 0;
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (value == std::floor(value) && std::abs(value) < kExact && kind != ScalarKind::kNumber) {
-    return static_cast<int64_t>(value);
-  }
-  return value;
-}
-
 class Writer {
  public:
   Writer(const Family& family, ConfigValues known, Json config)
@@ -149,10 +132,8 @@ class Writer {
                            ReadConfigValues(family_, config_, "the config.json of this model"));
     WriteDefaults(values);
     for (const ConfigRule& rule : family_.config) {
-      if (rule.when.has_value()) {
-        PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values));
-        if (holds == 0) continue;
-      }
+      PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values));
+      if (!holds) continue;
       PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(rule.json, values));
       PLUMB_ASSIGN_OR_RETURN(Json json, ParseJson(text, rule.json.text.place));
       SetKey(rule.field, std::move(json), &config_);
@@ -170,7 +151,13 @@ class Writer {
 
   // Returns the JSON of a value, null if it has none: by the choices, or of the scalar's kind.
   static Json ScalarJson(const ScalarRule& rule, double value) {
-    if (rule.choices.empty()) return NumberJson(rule.kind, value);
+    constexpr double kExact = 9007199254740992.0;  // 2^53
+    if (rule.kind == v1::Scalar::FLAG && rule.choices.empty()) return value != 0;
+    if (rule.choices.empty()) {
+      const bool is_whole = value == std::floor(value) && std::abs(value) < kExact;
+      if (is_whole && rule.kind != v1::Scalar::NUMBER) return static_cast<int64_t>(value);
+      return value;
+    }
     for (const ScalarChoice& choice : rule.choices) {
       const absl::StatusOr<double> means = Evaluate(choice.value, {});
       if (!means.ok() || *means != value) continue;
@@ -194,7 +181,7 @@ class Writer {
       if (FindField(config_, fields[i]) != nullptr) chosen = fields[i];
     }
     for (const std::string& other : fields) {
-      if (other != chosen) Erase(other);
+      if (other != chosen) EraseField(other, &config_);
     }
     return chosen;
   }
@@ -220,7 +207,7 @@ class Writer {
       if (Means(rule.null, 0)) {
         json = nullptr;
       } else if (is_default) {
-        Erase(field);  // 0 stands for a part that the model lacks
+        EraseField(field, &config_);  // 0 stands for a part that the model lacks
         return;
       }
     }
@@ -255,7 +242,7 @@ class Writer {
       for (const std::string& field : rule.fields) {
         is_there = is_there || FindField(config_, field) != nullptr;
       }
-      if (!is_there) SetKey(rule.fields.front(), NumberJson(rule.kind, value->second), &config_);
+      if (!is_there) SetKey(rule.fields.front(), ScalarJson(rule, value->second), &config_);
     }
   }
 
@@ -278,16 +265,6 @@ class Writer {
     const auto choice = std::find_if(rule.choices.begin(), rule.choices.end(), means);
     if (choice != rule.choices.end()) SetKey(field, choice->is, &config_);
     return absl::OkStatus();
-  }
-
-  void Erase(const std::string& path) {
-    Json* at = &config_;
-    const std::vector<std::string> names = absl::StrSplit(path, '.');
-    for (size_t i = 0; i + 1 < names.size(); ++i) {
-      if (!at->is_object() || !at->contains(names[i])) return;
-      at = &(*at)[names[i]];
-    }
-    if (at->is_object()) at->erase(names.back());
   }
 
   const Family& family_;

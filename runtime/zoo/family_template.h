@@ -3,7 +3,6 @@
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 
-#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

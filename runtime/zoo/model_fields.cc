@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/zoo/model_fields.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/text_format.h"
 #include "runtime/schema/reader.h"
 
 namespace plumb {
@@ -77,14 +77,10 @@ std::string GetName(const Message& message) {
 }
 
 std::string PlainNumber(double value) {
-  char text[32];
   // Integers have no exponent, because integer fields do not accept one.
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (value == std::floor(value) && std::abs(value) < kExact) {
-    return absl::StrCat(static_cast<int64_t>(value));
-  }
-  const std::to_chars_result end = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end.ptr);
+  const bool is_whole = value == std::floor(value) && std::abs(value) < kExact;
+  return is_whole ? absl::StrCat(static_cast<int64_t>(value)) : ShortestNumber(value);
 }
 
 std::optional<std::string> FieldText(const Message& message, absl::string_view path) {

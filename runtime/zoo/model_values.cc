@@ -214,13 +214,6 @@ std::string GetFact(const ScalarRule& rule) {
   return is_attribute ? absl::StrCat("norm_attr.", parts[3]) : path;
 }
 
-template <class Rule>
-const Rule* FindRule(const std::vector<Rule>& rules, const std::string& name) {
-  const auto found = std::find_if(rules.begin(), rules.end(),
-                                  [&name](const Rule& rule) { return rule.name.value == name; });
-  return found == rules.end() ? nullptr : &*found;
-}
-
 class ModelReader {
  public:
   ModelReader(const Family& family, const v1::Model& model,
@@ -396,7 +389,7 @@ class ModelReader {
       const ScalarRule* const rule = FindRule(family_.scalars, literal.name);
       if (rule == nullptr) continue;
       const bool is_flag =
-          rule->kind == ScalarKind::kFlag || !rule->choices.empty() || rule->per_layer;
+          rule->kind == v1::Scalar::FLAG || !rule->choices.empty() || rule->per_layer;
       if (literal.value.has_value() || is_flag) Set(*rule, layer, literal.value.value_or(1));
     }
   }
@@ -535,7 +528,7 @@ class ModelReader {
       if (value.ok()) values.push_back(*value);
     }
     if (!values.empty()) return values;
-    if (rule.kind == ScalarKind::kFlag) return {0, 1};
+    if (rule.kind == v1::Scalar::FLAG) return {0, 1};
     const int64_t last = std::max<int64_t>(8, facts_.n_layer());
     for (int64_t i = 0; i <= last; ++i) values.push_back(static_cast<double>(i));
     values.push_back(equation.value);
@@ -560,9 +553,9 @@ class ModelReader {
     values.push_back(std::round(now * kDecimals) / kDecimals);  // what people write
     values.push_back(now);
     known_.scalars.erase(rule.name.value);
-    if (rule.kind == ScalarKind::kSize || rule.kind == ScalarKind::kCount) {
+    if (rule.kind == v1::Scalar::SIZE || rule.kind == v1::Scalar::COUNT) {
       for (double& value : values) {
-        value = std::max(std::round(value), rule.kind == ScalarKind::kSize ? 1.0 : 0.0);
+        value = std::max(std::round(value), rule.kind == v1::Scalar::SIZE ? 1.0 : 0.0);
       }
     }
     return values;

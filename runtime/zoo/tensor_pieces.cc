@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
 
 namespace plumb {
 namespace {
@@ -210,14 +211,10 @@ double ElementAt(absl::string_view dtype, absl::string_view data, int64_t i) {
   }
   uint16_t bits;
   std::memcpy(&bits, data.data() + 2 * at, sizeof(bits));
-  if (dtype != "F16" && dtype != "BF16") return std::numeric_limits<double>::quiet_NaN();
-  const int mantissa_bits = dtype == "F16" ? 10 : 7;
-  const int exponent = (bits & 0x7fff) >> mantissa_bits;
-  const int bias = dtype == "F16" ? 15 : 127, last = 2 * bias + 1;
-  const int mantissa = bits & ((1 << mantissa_bits) - 1), hidden = exponent > 0 ? 1 : 0;
-  if (exponent == last) return std::numeric_limits<double>::quiet_NaN();  // or infinite
-  const double size = std::ldexp((hidden << mantissa_bits) + mantissa,
-                                 std::max(exponent, 1) - bias - mantissa_bits);
+  if (dtype == "BF16") return FloatFromBf16(bits);
+  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+  if (dtype != "F16" || exponent == 31) return std::numeric_limits<double>::quiet_NaN();
+  const double size = std::ldexp((exponent > 0 ? 1024 : 0) + mantissa, std::max(exponent, 1) - 25);
   return (bits & 0x8000) != 0 ? -size : size;
 }
 

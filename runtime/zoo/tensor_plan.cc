@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/zoo/tensor_plan.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -63,32 +62,17 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   return piece;
 }
 
-// Tensors of a checkpoint, keyed by their names without prefixes.
-class SourceNames {
- public:
-  SourceNames(const Family& family, const CheckpointDirectory& checkpoint) : family_(family) {
-    for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-      by_name_.emplace(WithoutPrefix(tensor.entry->name, family.prefixes), &tensor);
-    }
-  }
-
-  const CheckpointTensor* Find(absl::string_view name) const {
-    const auto at = by_name_.find(WithoutPrefix(name, family_.prefixes));
-    return at == by_name_.end() ? nullptr : at->second;
-  }
-
- private:
-  const Family& family_;
-  std::map<absl::string_view, const CheckpointTensor*> by_name_;
-};
-
 class Planner {
  public:
   Planner(const Family& family, const ConfigValues& values, const CheckpointDirectory& checkpoint)
-      : family_(family), values_(values), checkpoint_(checkpoint), names_(family, checkpoint) {}
+      : family_(family), values_(values), checkpoint_(checkpoint) {
+    for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+      by_name_.emplace(Short(tensor.entry->name), &tensor);
+    }
+  }
 
   absl::StatusOr<TensorPlan> Plan(std::vector<TensorPiece> pieces) {
-    for (TensorPiece& piece : pieces) Find(std::move(piece));
+    for (TensorPiece& piece : pieces) Add(std::move(piece));
     CheckCovered();
     PLUMB_RETURN_IF_ERROR(FindSurplus());
     if (errors_.empty()) return std::move(plan_);
@@ -98,17 +82,30 @@ class Planner {
   }
 
  private:
-  void Find(TensorPiece piece) {
+  template <class... Words>
+  void AddError(const Words&... words) {
+    errors_.push_back(absl::StrCat(words...));
+  }
+
+  absl::string_view Short(absl::string_view name) const {
+    return WithoutPrefix(name, family_.prefixes);
+  }
+
+  const CheckpointTensor* Find(absl::string_view name) const {
+    const auto at = by_name_.find(Short(name));
+    return at == by_name_.end() ? nullptr : at->second;
+  }
+
+  void Add(TensorPiece piece) {
     PlannedTensor planned;
     planned.dtype = "F32";
     bool good = true;
     for (const std::string& name : piece.sources) {
-      const CheckpointTensor* found = names_.Find(name);
-      if (found == nullptr && !piece.older.empty()) found = names_.Find(piece.older);
+      const CheckpointTensor* found = Find(name);
+      if (found == nullptr && !piece.older.empty()) found = Find(piece.older);
       if (found == nullptr) {
         if (missing_.insert(name).second) {
-          errors_.push_back(
-              absl::StrCat("missing: ", name, ", for ", piece.name, piece.shape.ToString()));
+          AddError("missing: ", name, ", for ", piece.name, piece.shape.ToString());
         }
         good = false;
         continue;
@@ -130,24 +127,23 @@ class Planner {
              const std::vector<const CheckpointTensor*>& before) {
     const TensorEntry& entry = *found.entry;
     if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
-      errors_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
-                                     entry.dtype, "; F32, BF16 and F16 are read"));
+      AddError("of another type: ", QuoteName(entry.name), " is ", entry.dtype,
+               "; F32, BF16 and F16 are read");
       return false;
     }
     const std::string why = piece.WhyNot(entry.shape);
     if (!why.empty()) {
-      errors_.push_back(absl::StrCat("misshapen: ", QuoteName(entry.name), " is ",
-                                     entry.shape.ToString(), ", and ", why, "; ", piece.name,
-                                     " is ", piece.shape.ToString()));
+      AddError("misshapen: ", QuoteName(entry.name), " is ", entry.shape.ToString(), ", and ", why,
+               "; ", piece.name, " is ", piece.shape.ToString());
       return false;
     }
     if (before.empty()) return true;
     const TensorEntry& first = *before[0]->entry;
     if (first.dtype == entry.dtype && first.shape == entry.shape) return true;
-    errors_.push_back(absl::StrCat(
-        "of another type: ", QuoteName(entry.name), " is ", entry.dtype, entry.shape.ToString(),
-        ", ", QuoteName(first.name), " ", first.dtype, first.shape.ToString(),
-        "; plumb makes one tensor of them, so they must be of one type and shape"));
+    AddError("of another type: ", QuoteName(entry.name), " is ", entry.dtype,
+             entry.shape.ToString(), ", ", QuoteName(first.name), " ", first.dtype,
+             first.shape.ToString(),
+             "; plumb makes one tensor of them, so they must be of one type and shape");
     return false;
   }
 
@@ -157,20 +153,19 @@ class Planner {
     for (const auto& [source, elements] : covered_) {
       const int64_t all = source->entry->shape.num_elements();
       if (elements == all) continue;
-      errors_.push_back(absl::StrCat("misshapen: ", QuoteName(source->entry->name), " is ",
-                                     source->entry->shape.ToString(), ", ", all,
-                                     " elements, and the model takes ", elements));
+      AddError("misshapen: ", QuoteName(source->entry->name), " is ",
+               source->entry->shape.ToString(), ", ", all, " elements, and the model takes ",
+               elements);
     }
   }
 
   absl::Status FindSurplus() {
     for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
-      const bool used = used_.count(&tensor) > 0;
+      if (used_.count(&tensor) > 0) continue;
       PLUMB_ASSIGN_OR_RETURN(const IgnoredRule* rule, RuleToIgnore(tensor));
-      if (used) continue;
       if (rule == nullptr) {
-        errors_.push_back(absl::StrCat("surplus: ", QuoteName(tensor.entry->name), " ",
-                                       tensor.entry->dtype, tensor.entry->shape.ToString()));
+        AddError("surplus: ", QuoteName(tensor.entry->name), " ", tensor.entry->dtype,
+                 tensor.entry->shape.ToString());
         continue;
       }
       CheckSame(tensor, *rule);
@@ -182,14 +177,11 @@ class Planner {
 
   absl::StatusOr<const IgnoredRule*> RuleToIgnore(const CheckpointTensor& tensor) const {
     for (const IgnoredRule& rule : family_.ignored) {
-      const absl::string_view pattern = WithoutPrefix(rule.name.value, family_.prefixes);
       const std::optional<TensorNumbers> numbers =
-          MatchTensorName(pattern, WithoutPrefix(tensor.entry->name, family_.prefixes));
+          MatchTensorName(Short(rule.name.value), Short(tensor.entry->name));
       if (!numbers.has_value()) continue;
-      if (!rule.when.has_value()) return &rule;
-      PLUMB_ASSIGN_OR_RETURN(const double holds,
-                             Evaluate(*rule.when, values_, Layer(numbers->layer)));
-      if (holds != 0) return &rule;
+      PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values_, Layer(numbers->layer)));
+      if (holds) return &rule;
     }
     return nullptr;
   }
@@ -201,7 +193,7 @@ class Planner {
 
   void CheckSame(const CheckpointTensor& tensor, const IgnoredRule& rule) {
     if (rule.same_as.empty()) return;
-    const CheckpointTensor* other = names_.Find(rule.same_as);
+    const CheckpointTensor* other = Find(rule.same_as);
     if (other == nullptr) return;  // reported as missing
     const TensorEntry &a = *tensor.entry, &b = *other->entry;
     std::string computed_a, computed_b;
@@ -209,8 +201,8 @@ class Planner {
         tensor.Data(&computed_a) == other->Data(&computed_b)) {
       return;
     }
-    errors_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " must be equal to ",
-                                   QuoteName(b.name), ", but differs"));
+    AddError("surplus: ", QuoteName(a.name), " must be equal to ", QuoteName(b.name),
+             ", but differs");
   }
 
   void CheckValue(const CheckpointTensor& tensor, const IgnoredRule& rule) {
@@ -222,8 +214,8 @@ class Planner {
     for (int64_t i = 0; i < entry.shape.num_elements(); ++i) {
       const double value = ElementAt(entry.dtype, data, i);
       if (std::abs(value - *rule.value) <= kRounding * std::abs(*rule.value)) continue;
-      errors_.push_back(absl::StrCat("another value: ", QuoteName(entry.name), " is ", value,
-                                     ", and plumb computes with ", *rule.value));
+      AddError("another value: ", QuoteName(entry.name), " is ", value,
+               ", and plumb computes with ", *rule.value);
       return;
     }
   }
@@ -231,7 +223,7 @@ class Planner {
   const Family& family_;
   const ConfigValues& values_;
   const CheckpointDirectory& checkpoint_;
-  const SourceNames names_;
+  std::map<absl::string_view, const CheckpointTensor*> by_name_;  // by name without prefix
   TensorPlan plan_;
   std::vector<std::string> errors_;
   std::set<std::string> missing_;
@@ -251,11 +243,8 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
     for (const TensorRule& rule : family.tensors) {
       const std::optional<TensorNumbers> numbers = MatchTensorName(rule.to.value, tensor.name);
       if (!numbers.has_value()) continue;
-      if (rule.when.has_value()) {
-        PLUMB_ASSIGN_OR_RETURN(const double holds,
-                               Evaluate(*rule.when, values, numbers->layer + 1));
-        if (holds == 0) continue;
-      }
+      PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values, numbers->layer + 1));
+      if (!holds) continue;
       PLUMB_ASSIGN_OR_RETURN(TensorPiece piece, Resolve(rule, values, tensor, *numbers));
       pieces.push_back(std::move(piece));
     }
@@ -278,11 +267,8 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> ConstantTensors(
     for (int64_t layer = 0; layer < values.n_layer(); ++layer) {
       const std::string name = FillTensorName(rule.name.value, layer, /*expert=*/0);
       if (!tensors.empty() && tensors.back().first == name) continue;  // not of a layer
-      double holds = 1;
-      if (rule.when.has_value()) {
-        PLUMB_ASSIGN_OR_RETURN(holds, Evaluate(*rule.when, values, layer + 1));
-      }
-      if (holds != 0) tensors.emplace_back(name, *rule.value);
+      PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values, layer + 1));
+      if (holds) tensors.emplace_back(name, *rule.value);
     }
   }
   return tensors;
