@@ -64,7 +64,6 @@ absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocatio
 
 struct ExportFlags {
   ExportRequest request;
-  std::string family;  // a name or a file
   std::string format;  // "": a checkpoint of a family; "pytorch"
   std::vector<std::string> settings;
   bool json = false;
@@ -72,7 +71,7 @@ struct ExportFlags {
 
 absl::Status ExportCode(const ExportFlags& flags, HostRuntime* runtime) {
   const ExportRequest& request = flags.request;
-  if (!flags.family.empty() || request.adapter) {
+  if (!request.family.empty() || request.adapter) {
     return absl::InvalidArgumentError(
         "--family and --adapter are for checkpoints; drop them, or --format pytorch");
   }
@@ -93,7 +92,7 @@ absl::Status ExportCode(const ExportFlags& flags, HostRuntime* runtime) {
 
 absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  ExportRequest request = flags.request;
+  const ExportRequest& request = flags.request;
   if (!flags.format.empty()) {
     PLUMB_RETURN_IF_ERROR(WithWarnings(runtime.get(), ExportCode(flags, runtime.get())));
     if (flags.json) {
@@ -105,8 +104,6 @@ absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocatio
   if (!flags.settings.empty()) {
     return absl::InvalidArgumentError("--set is for --format pytorch with a model file");
   }
-  const bool is_file = absl::EndsWith(flags.family, ".pbtxt");
-  (is_file ? request.family_file : request.family) = flags.family;
   PLUMB_ASSIGN_OR_RETURN(const ExportReport report,
                          WithWarnings(runtime.get(), ExportRun(runtime.get(), request)));
   if (flags.json) {
@@ -177,7 +174,7 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
   AddRepeated(app, "--set", "FIELD=VALUE", &flags->settings,
               "Set a field of a model file, e.g. model.d_model=768; repeatable");
   app->option_defaults()->group("Checkpoint");
-  AddText(app, "--family", "FAMILY|FILE", &flags->family,
+  AddText(app, "--family", "FAMILY|FILE", &flags->request.family,
           "Layout of the checkpoint: the name of a family, or a file of one. Default: that of the "
           "import that the run is, or began with (train --init)");
   app->add_flag("--ema", flags->request.average,

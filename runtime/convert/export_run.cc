@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -37,6 +38,7 @@
 #include "runtime/train/run_model.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
+#include "runtime/zoo/peft_adapter.h"
 #include "runtime/zoo/tensor_plan.h"
 
 namespace plumb {
@@ -64,12 +66,24 @@ std::string WithoutNumbers(absl::string_view line) {
   return text;
 }
 
-// Fails unless the family's model has the same graph as `model`, and therefore the same weights.
-absl::Status CheckSameModel(const Family& family, const api::Model& model,
-                            const api::Model& of_family) {
+// Returns the values of config.json. Fails unless the model that the family makes of it has the
+// same graph as `model`, and therefore the same weights.
+absl::StatusOr<ConfigValues> ValuesOfSameModel(HostRuntime* runtime, const Family& family,
+                                               const api::Model& model, const Json& config,
+                                               bool with_sizes) {
+  PLUMB_ASSIGN_OR_RETURN(ConfigValues values,
+                         ReadConfigValues(family, config, "the config.json of this model"));
+  PLUMB_ASSIGN_OR_RETURN(const api::Model of_family, MakeModel(runtime, family, values));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, ListGraph(model));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, ListGraph(of_family));
-  if (own == other) return absl::OkStatus();
+  if (own == other) {
+    if (!with_sizes) return values;
+    // The graph of a model with a rotary embedding does not contain the context length.
+    PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
+    PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(of_family));
+    if (described["dims"] == expected["dims"]) return values;
+    return absl::InvalidArgumentError("config.json has other sizes");
+  }
   size_t at = 0;
   while (at < own.size() && at < other.size() && own[at] == other[at]) ++at;
   const auto line = [at](const std::vector<std::string>& graph) {
@@ -108,12 +122,10 @@ std::map<std::string, double> GetFacts(const nlohmann::ordered_json& description
   return facts;
 }
 
-// Update scale * up * down of a weight [out, in] by an adapter. Refers to tensors of the model.
-struct LowRankUpdate {
+// Update of a weight by an adapter. Refers to tensors of the model.
+struct WeightUpdate {
   std::string weight;
-  const float *up, *down;  // [out, rank], [rank, in]
-  int64_t out, rank, in;
-  double scale;
+  LowRankUpdate update;
 };
 
 using Tensors = std::map<std::string, api::TensorView<float>>;
@@ -129,10 +141,10 @@ absl::StatusOr<Tensors> GetTensors(api::Model* model) {
 
 // Reads the updates from the model's description; none if it has no adapter. Errors:
 // kInvalidArgument if the adapter does anything else.
-absl::StatusOr<std::vector<LowRankUpdate>> ReadUpdates(api::Model* model,
-                                                       const nlohmann::ordered_json& description) {
+absl::StatusOr<std::vector<WeightUpdate>> ReadUpdates(api::Model* model,
+                                                      const nlohmann::ordered_json& description) {
   PLUMB_ASSIGN_OR_RETURN(const Tensors tensors, GetTensors(model));
-  std::vector<LowRankUpdate> updates;
+  std::vector<WeightUpdate> updates;
   for (const std::string line : description["adapter"]) {
     // "layers.0.attention.q.weight += 2 * UP.weight * DOWN.weight"
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
@@ -148,15 +160,16 @@ absl::StatusOr<std::vector<LowRankUpdate>> ReadUpdates(api::Model* model,
     }
     const auto &up = tensors.at(words[4]).data, &down = tensors.at(words[6]).data;
     const int64_t in = weight->second.shape[1];
-    updates.push_back({words[0], up.data(), down.data(), weight->second.shape[0],
-                       static_cast<int64_t>(down.size()) / in, in, scale});
+    updates.push_back({words[0],
+                       {up.data(), down.data(), weight->second.shape[0],
+                        static_cast<int64_t>(down.size()) / in, in, scale}});
   }
   return updates;
 }
 
 // Returns the run with its model without the adapter, and with the updates added to the weights.
 absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
-                                      const std::vector<LowRankUpdate>& updates) {
+                                      const std::vector<WeightUpdate>& updates) {
   v1::Model message;
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(run->text, "model.pbtxt", &message, &locations));
@@ -173,20 +186,25 @@ absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
   for (const auto& [name, tensor] : to) {
     std::copy_n(from.at(name).data.data(), tensor.data.size(), tensor.data.data());
   }
-  for (const LowRankUpdate& update : updates) {
-    float* row = to.at(update.weight).data.data();
-    for (int64_t o = 0; o < update.out; ++o, row += update.in) {
-      for (int64_t i = 0; i < update.in; ++i) {
-        double sum = 0;
-        for (int64_t r = 0; r < update.rank; ++r) {
-          sum += double{update.up[o * update.rank + r]} * double{update.down[r * update.in + i]};
-        }
-        row[i] = static_cast<float>(double{row[i]} + update.scale * sum);
-      }
-    }
+  for (const auto& [weight, update] : updates) {
+    update.AddTo(to.at(weight).data.data(), /*transposed=*/false);
   }
   model.Changed();
   return RunModel{run->run, run->checkpoint, run->step, text, std::move(model)};
+}
+
+// Returns the names in `names` whose tensors differ between `a` and `b`, or are not in both.
+std::vector<std::string> ListDifferent(const Tensors& names, const Tensors& a, const Tensors& b) {
+  std::vector<std::string> different;
+  for (const auto& [name, unused] : names) {
+    const auto x = a.find(name), y = b.find(name);
+    if (x == a.end() || y == b.end() || x->second.data.size() != y->second.data.size() ||
+        std::memcmp(x->second.data.data(), y->second.data.data(),
+                    x->second.data.size() * sizeof(float)) != 0) {
+      different.push_back(name);
+    }
+  }
+  return different;
 }
 
 // Fails unless the weights of `merged`, which has none of the adapter's, are in `adapted` those
@@ -211,15 +229,7 @@ absl::Status CheckOnlyAdapterChanged(HostRuntime* runtime, RunModel* adapted, Ru
   PLUMB_ASSIGN_OR_RETURN(const Tensors before, GetTensors(&base->model));
   PLUMB_ASSIGN_OR_RETURN(const Tensors after, GetTensors(&adapted->model));
   PLUMB_ASSIGN_OR_RETURN(const Tensors wanted, GetTensors(&merged->model));
-  std::vector<std::string> changed;
-  for (const auto& [name, unused] : wanted) {
-    const auto was = before.find(name);
-    const auto& now = after.at(name).data;
-    if (was == before.end() || was->second.data.size() != now.size() ||
-        std::memcmp(was->second.data.data(), now.data(), now.size() * sizeof(float)) != 0) {
-      changed.push_back(name);
-    }
-  }
+  const std::vector<std::string> changed = ListDifferent(wanted, before, after);
   if (changed.empty()) return absl::OkStatus();
   return refuse(absl::StrCat(changed.size(), " of ", wanted.size(),
                              " weights have changed besides the adapter (the first is ", changed[0],
@@ -256,7 +266,7 @@ class Assembly {
   // Returns the updates as PEFT's matrices A and B, and their configuration in `config`. Those of
   // the parts of a fused matrix become one, whose rank is the sum of theirs. Requires:
   // Tensors().ok().
-  absl::StatusOr<std::vector<TensorToWrite>> PeftTensors(const std::vector<LowRankUpdate>& updates,
+  absl::StatusOr<std::vector<TensorToWrite>> PeftTensors(const std::vector<WeightUpdate>& updates,
                                                          Json* config) const {
     std::vector<TensorToWrite> tensors;
     *config = {{"peft_type", "LORA"},
@@ -272,9 +282,9 @@ class Assembly {
       double scale = 0;
       int64_t rank = 0;
       for (const Part& part : parts) {
-        for (const LowRankUpdate& update : updates) {
+        for (const auto& [weight, update] : updates) {
           const TensorPiece& piece = pieces_[part.piece];
-          if (update.weight != piece.name) continue;
+          if (weight != piece.name) continue;
           if (piece.stacked() || !piece.columns.all()) {
             return absl::InvalidArgumentError(
                 absl::StrCat(name, ": PEFT updates all columns only; drop --adapter to merge"));
@@ -456,6 +466,8 @@ void StateType(const char* type, Json* config) {
   }
 }
 
+bool IsFile(const std::string& family) { return absl::EndsWith(family, ".pbtxt"); }
+
 struct Target {
   Family family;
   Json config = Json::object();
@@ -490,7 +502,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
     // The run has the weights of the text model only.
     Json text = TextConfig(imported.config);
-    if (name.empty() && request.family_file.empty() && !text.is_null()) {
+    if (name.empty() && !text.is_null()) {
       absl::StatusOr<Family> family = FindFamily(runtime, text, "text_config");
       if (family.ok() && !family->architectures.empty()) {
         text["architectures"] = Json::array({family->architectures.front()});
@@ -498,10 +510,10 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
       }
     }
     if (name.empty()) name = imported.family;
-    if (name == imported.family) target.config = std::move(imported.config);
+    if (name == imported.family || IsFile(name)) target.config = std::move(imported.config);
   }
-  if (!request.family_file.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(target.family, ReadFamily(runtime, request.family_file));
+  if (IsFile(name)) {
+    PLUMB_ASSIGN_OR_RETURN(target.family, ReadFamily(runtime, name));
     return target;
   }
   if (name.empty()) {
@@ -512,45 +524,21 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   return target;
 }
 
-// Returns the values of config.json if it describes exactly this model, so that fields missing in
-// the description, such as the factor of a scaling, are kept; otherwise nullopt.
-absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runtime,
-                                                              const Family& family,
-                                                              const api::Model& model,
-                                                              const Json& config) {
-  absl::StatusOr<ConfigValues> values = ReadConfigValues(family, config, "config.json");
-  if (!values.ok()) return std::nullopt;
-  const absl::StatusOr<api::Model> of_family = MakeModel(runtime, family, *values);
-  if (!of_family.ok()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, ListGraph(model));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, ListGraph(*of_family));
-  PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
-  PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(*of_family));
-  // The graph of a model with a rotary embedding does not contain the context length.
-  if (own != other || described["dims"] != expected["dims"]) {
-    return std::nullopt;
-  }
-  return std::optional<ConfigValues>(*std::move(values));
-}
-
-// Returns the config.json that the family derives from the model's description. Fails unless it
-// describes the same model.
-absl::StatusOr<Json> DeriveConfig(HostRuntime* runtime, const Family& family, const RunModel& run,
-                                  const std::map<std::string, double>& facts, const Json& config) {
+// Replaces `config` by the config.json that the family derives from the model's description, and
+// returns its values. Fails unless it describes the same model.
+absl::StatusOr<ConfigValues> DeriveConfig(HostRuntime* runtime, const Family& family,
+                                          const RunModel& run,
+                                          const std::map<std::string, double>& facts,
+                                          Json* config) {
   std::vector<std::string> unread;
-  absl::StatusOr<Json> derived = ConfigForModel(family, run.text, facts, config, &unread);
-  const auto compare = [&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(derived.status());
-    PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
-                           ReadConfigValues(family, *derived, "the config.json of this model"));
-    PLUMB_ASSIGN_OR_RETURN(const api::Model of_family, MakeModel(runtime, family, values));
-    return CheckSameModel(family, run.model, of_family);
-  };
-  const absl::Status same = compare();
-  if (same.ok()) return derived;
-  if (unread.empty()) return same;
+  absl::StatusOr<Json> derived = ConfigForModel(family, run.text, facts, *config, &unread);
+  const absl::StatusOr<ConfigValues> values =
+      derived.ok() ? ValuesOfSameModel(runtime, family, run.model, *derived, /*with_sizes=*/false)
+                   : derived.status();
+  if (derived.ok()) *config = *std::move(derived);
+  if (values.ok() || unread.empty()) return values;
   return absl::InvalidArgumentError(
-      absl::StrCat(same.message(), "\n  values that ", family.name,
+      absl::StrCat(values.status().message(), "\n  values that ", family.name,
                    " needs and that the model does not have in this form:\n    ",
                    ListDiagnostics(unread, "\n    ")));
 }
@@ -564,7 +552,7 @@ absl::Status ReadBack(HostRuntime* runtime, const ExportRequest& request,
   ImportRequest import;
   import.directory = directory;
   import.out = run;
-  import.family_file = request.family_file;
+  if (IsFile(request.family)) import.family_file = request.family;
   const auto refuse = [](absl::string_view why) {
     return absl::InternalError(absl::StrCat("the export is not what plumb imports: ", why));
   };
@@ -575,14 +563,8 @@ absl::Status ReadBack(HostRuntime* runtime, const ExportRequest& request,
     PLUMB_ASSIGN_OR_RETURN(RunModel read, OpenRunModel(runtime, run, /*average=*/false));
     PLUMB_ASSIGN_OR_RETURN(const Tensors own, GetTensors(model));
     PLUMB_ASSIGN_OR_RETURN(const Tensors other, GetTensors(&read.model));
-    for (const auto& [name, tensor] : own) {
-      const auto found = other.find(name);
-      if (found == other.end() || found->second.data.size() != tensor.data.size() ||
-          std::memcmp(found->second.data.data(), tensor.data.data(),
-                      tensor.data.size() * sizeof(float)) != 0) {
-        return refuse(absl::StrCat(name, " differs"));
-      }
-    }
+    const std::vector<std::string> different = ListDifferent(own, own, other);
+    if (!different.empty()) return refuse(absl::StrCat(different[0], " differs"));
   }
   return RemoveTree(run);
 }
@@ -593,7 +575,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
   const Family& family = target.family;
   PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(opened.model));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<LowRankUpdate> updates,
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<WeightUpdate> updates,
                          ReadUpdates(&opened.model, description));
   std::optional<RunModel> adapted;  // owns the tensors of `updates`
   if (!updates.empty()) {
@@ -608,13 +590,11 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   }
   const std::map<std::string, double> facts = GetFacts(description);
   Json config = target.config;
-  PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
-                         ValuesOfSameModel(runtime, family, opened.model, config));
-  if (!same.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(config, DeriveConfig(runtime, family, opened, facts, target.config));
-    PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
-  }
-  const ConfigValues& values = *same;
+  // Fields that the description does not have, such as the factor of a scaling, are kept.
+  absl::StatusOr<ConfigValues> same =
+      ValuesOfSameModel(runtime, family, opened.model, config, /*with_sizes=*/true);
+  if (!same.ok()) same = DeriveConfig(runtime, family, opened, facts, &config);
+  PLUMB_ASSIGN_OR_RETURN(const ConfigValues values, std::move(same));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(opened.model));
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
   Assembly assembly(opened.model, std::move(pieces));

@@ -12,12 +12,11 @@
 namespace plumb {
 
 struct ExportRequest {
-  std::string run;          // an imported or trained run, or one of its checkpoints
-  std::string out;          // new, or an empty directory
-  std::string family;       // name; "": the one of the import that the run is, or began with
-  std::string family_file;  // takes precedence over `family`
-  bool average = false;     // exports the average of the weights (ema_decay)
-  bool adapter = false;     // exports the adapter alone, in PEFT's layout
+  std::string run;       // an imported or trained run, or one of its checkpoints
+  std::string out;       // new, or an empty directory
+  std::string family;    // name or .pbtxt; "": that of the import that the run is, or began with
+  bool average = false;  // exports the average of the weights (ema_decay)
+  bool adapter = false;  // exports the adapter alone, in PEFT's layout
 };
 
 struct ExportReport {

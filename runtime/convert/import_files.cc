@@ -75,14 +75,13 @@ absl::StatusOr<SpecialTokens> KeepSpecialTokens(const std::string& run, const Js
     PLUMB_ASSIGN_OR_RETURN(generation, ParseStrictJson(text, kDepth));
   }
   PutSpecialTokenIds(special, &found);
-  bool is_complete = true;
+  const Json before = generation;
   for (const auto& [key, value] : found.items()) {
     const Json* const said = FindMember(generation, key);
     if (value.is_null() || (said != nullptr && !said->is_null())) continue;
     generation[key] = value;
-    is_complete = false;
   }
-  if (!is_complete) {
+  if (generation != before) {
     const std::string text = generation.dump(2, ' ', false, Json::error_handler_t::replace);
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, absl::StrCat(text, "\n")));
   }

@@ -4,7 +4,6 @@
 #define PLUMB_RUNTIME_CONVERT_IMPORT_FILES_H_
 
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -35,39 +34,30 @@ using Json = nlohmann::json;
 
 // Data of a tensor's sources while its elements are copied in order. A source that is computed is
 // in memory from its first element to its last.
-class SourceData {
- public:
-  explicit SourceData(const PlannedTensor& tensor)
-      : tensor_(tensor),
-        each_(tensor.piece.shape.num_elements() / static_cast<int64_t>(tensor.sources.size())),
-        computed_(tensor.sources.size()),
-        data_(tensor.sources.size()) {}
+struct SourceData {
+  std::vector<std::string> computed;
+  std::vector<absl::string_view> data;
 
-  // Returns the sources' data, as far as elements [begin, begin + n) of plumb's tensor need them.
-  absl::Span<const absl::string_view> Get(int64_t begin, int64_t n) {
-    for (size_t i = 0; i < data_.size(); ++i) {
-      const int64_t first = static_cast<int64_t>(i) * each_;
-      if (first >= begin + n || first + each_ <= begin || !data_[i].empty()) continue;
-      data_[i] = tensor_.sources[i]->Data(&computed_[i]);
-    }
-    return data_;
-  }
-
-  // Frees the sources whose elements end at `end` or before.
-  void Drop(int64_t end) {
-    for (size_t i = 0; i < data_.size(); ++i) {
-      if (static_cast<int64_t>(i + 1) * each_ > end) continue;
-      data_[i] = {};
-      std::string().swap(computed_[i]);
-    }
-  }
-
- private:
-  const PlannedTensor& tensor_;
-  const int64_t each_;  // elements of a source
-  std::vector<std::string> computed_;
-  std::vector<absl::string_view> data_;
+  explicit SourceData(size_t count) : computed(count), data(count) {}
 };
+
+// Copies elements [begin, begin + n) of plumb's tensor.
+void CopyElements(const PlannedTensor& tensor, int64_t size, int64_t begin, int64_t n, void* to,
+                  SourceData* sources) {
+  const size_t count = tensor.sources.size();
+  const int64_t each = tensor.piece.shape.num_elements() / static_cast<int64_t>(count);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t first = static_cast<int64_t>(i) * each;
+    if (first >= begin + n || first + each <= begin || !sources->data[i].empty()) continue;
+    sources->data[i] = tensor.sources[i]->Data(&sources->computed[i]);
+  }
+  CopyPiece(tensor.piece, tensor.sources[0]->entry->shape, sources->data, size, begin, n,
+            static_cast<char*>(to));
+  for (size_t i = 0; i < count && static_cast<int64_t>(i + 1) * each <= begin + n; ++i) {
+    sources->data[i] = {};
+    std::string().swap(sources->computed[i]);
+  }
+}
 
 // Returns the tensors that need another layout; they are converted while they are written.
 std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
@@ -85,12 +75,10 @@ std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all)
         std::fill_n(static_cast<float*>(to), n, value);
       };
     } else {
-      const auto sources = std::make_shared<SourceData>(tensor);
-      const int64_t size = SizeOf(write.type.dtype);
-      write.copy = [&tensor, sources, size](int64_t begin, int64_t n, void* to) {
-        CopyPiece(tensor.piece, tensor.sources[0]->entry->shape, sources->Get(begin, n), size,
-                  begin, n, static_cast<char*>(to));
-        sources->Drop(begin + n);
+      const auto sources = std::make_shared<SourceData>(tensor.sources.size());
+      write.copy = [&tensor, sources, size = SizeOf(write.type.dtype)](int64_t begin, int64_t n,
+                                                                       void* to) {
+        CopyElements(tensor, size, begin, n, to, sources.get());
       };
     }
     tensors.push_back(std::move(write));
@@ -143,21 +131,6 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
   return special;
 }
 
-// Removes a key, where dots lead into objects. Errors: kNotFound if it does not exist.
-absl::Status RemoveKey(const std::string& key, const std::string& file, Json* config) {
-  Json* at = config;
-  const std::vector<std::string> names = absl::StrSplit(key, '.');
-  for (size_t i = 0; i + 1 < names.size() && at != nullptr; ++i) {
-    const auto found = at->is_object() ? at->find(names[i]) : at->end();
-    at = found == at->end() ? nullptr : &*found;
-  }
-  if (at != nullptr && at->is_object() && at->erase(names.back()) > 0) return absl::OkStatus();
-  std::vector<std::string> known;
-  for (const auto& each : config->items()) known.push_back(each.key());
-  return absl::NotFoundError(absl::StrCat(file, ": has no key ", QuoteName(key),
-                                          ", which --allow-unread names", DidYouMean(key, known)));
-}
-
 // Fails with a list of all unread keys that may change what the model computes. Warns about keys
 // that no family knows.
 absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const std::string& file,
@@ -194,7 +167,12 @@ absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& fa
   config.allowed = request.allow_unread;
   const std::string file = checkpoint.config_path();
   for (const std::string& key : config.allowed) {
-    PLUMB_RETURN_IF_ERROR(RemoveKey(key, file, &config.config));
+    if (EraseField(key, &config.config)) continue;
+    std::vector<std::string> known;
+    for (const auto& each : config.config.items()) known.push_back(each.key());
+    return absl::NotFoundError(absl::StrCat(file, ": has no key ", QuoteName(key),
+                                            ", which --allow-unread names",
+                                            DidYouMean(key, known)));
   }
   PLUMB_ASSIGN_OR_RETURN(*quantization, ReadQuantization(config.config, file));
   if (quantization->method != Quantization::kNone) config.config.erase(kQuantization);

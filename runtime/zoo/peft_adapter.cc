@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -137,29 +136,13 @@ struct Change {
     std::string buffer;
     std::vector<float> weight =
         whole != nullptr ? Widen(*whole, whole->data) : Widen(*base.entry, base.Data(&buffer));
-    if (a != nullptr) Add(&weight);
+    if (a != nullptr) {
+      const std::vector<float> down = Widen(*a, a->data), up = Widen(*b, b->data);
+      LowRankUpdate{up.data(), down.data(), b->shape[0], a->shape[0], a->shape[1], scale}.AddTo(
+          weight.data(), transposed);
+    }
     const auto* const bytes = reinterpret_cast<const char*>(weight.data());
     return std::string(bytes, weight.size() * sizeof(float));
-  }
-
- private:
-  // Adds scale B A to a weight.
-  void Add(std::vector<float>* weight) const {
-    const std::vector<float> a_values = Widen(*a, a->data), b_values = Widen(*b, b->data);
-    const auto rank = static_cast<size_t>(a->shape[0]), in = static_cast<size_t>(a->shape[1]);
-    const auto out = static_cast<size_t>(b->shape[0]);
-    std::vector<double> row(in);
-    for (size_t o = 0; o < out; ++o) {
-      std::fill(row.begin(), row.end(), 0.0);
-      for (size_t r = 0; r < rank; ++r) {
-        const double factor = scale * double{b_values[o * rank + r]};
-        for (size_t i = 0; i < in; ++i) row[i] += factor * double{a_values[r * in + i]};
-      }
-      for (size_t i = 0; i < in; ++i) {
-        float& value = (*weight)[transposed ? i * out + o : o * in + i];
-        value = static_cast<float>(double{value} + row[i]);
-      }
-    }
   }
 };
 
@@ -184,8 +167,10 @@ class Merger {
     errors_ = errors;
     for (const TensorEntry& entry : file_->tensors()) AddTensor(entry);
     for (const std::string& module : config.saved) {
-      if (std::none_of(whole_.begin(), whole_.end(), [&module](const std::string& name) {
-            return absl::StrContains(absl::StrCat(".", name, "."), absl::StrCat(".", module, "."));
+      if (std::none_of(changes_.begin(), changes_.end(), [&module](const auto& change) {
+            return change.second.whole != nullptr &&
+                   absl::StrContains(absl::StrCat(".", change.first, "."),
+                                     absl::StrCat(".", module, "."));
           })) {
         Refuse(module, " was trained as a whole, and is not in the file");
       }
@@ -229,8 +214,8 @@ class Merger {
       return Refuse(QuoteName(entry.name), " is not a matrix A or B");
     }
     if (!is_a && !is_b) {
-      whole_.push_back(absl::StrReplaceAll(name, {{".base_layer.", "."}}));
-      const TensorEntry*& whole = changes_[Short(whole_.back())].whole;
+      const std::string own = absl::StrReplaceAll(name, {{".base_layer.", "."}});
+      const TensorEntry*& whole = changes_[Short(own)].whole;
       if (whole != nullptr) Refuse(QuoteName(entry.name), " is in the file twice");
       whole = &entry;
       return;
@@ -302,12 +287,28 @@ class Merger {
   const std::shared_ptr<const SafetensorsFile> file_;
   std::set<std::string> transposed_;  // matrices [in, out], as of GPT-2
   std::string tied_;                  // the embedding if it is the head too, else ""
-  std::vector<std::string> whole_;    // names of tensors that replace those of the model
   std::map<std::string, Change> changes_;
   std::vector<std::string>* errors_ = nullptr;
 };
 
 }  // namespace
+
+void LowRankUpdate::AddTo(float* weight, bool transposed) const {
+  std::vector<double> row(static_cast<size_t>(in));
+  for (int64_t o = 0; o < out; ++o) {
+    std::fill(row.begin(), row.end(), 0.0);
+    for (int64_t r = 0; r < rank; ++r) {
+      const double factor = double{up[o * rank + r]};
+      for (int64_t i = 0; i < in; ++i) {
+        row[static_cast<size_t>(i)] += factor * double{down[r * in + i]};
+      }
+    }
+    for (int64_t i = 0; i < in; ++i) {
+      float& value = weight[transposed ? i * out + o : o * in + i];
+      value = static_cast<float>(double{value} + scale * row[static_cast<size_t>(i)]);
+    }
+  }
+}
 
 absl::Status MergePeftAdapter(const std::string& directory, const Family& family,
                               absl::Span<const TensorPiece> pieces,

@@ -7,6 +7,7 @@
 #ifndef PLUMB_RUNTIME_ZOO_PEFT_ADAPTER_H_
 #define PLUMB_RUNTIME_ZOO_PEFT_ADAPTER_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,6 +17,16 @@
 #include "runtime/zoo/tensor_pieces.h"
 
 namespace plumb {
+
+// Update scale * up * down of a weight [out, in].
+struct LowRankUpdate {
+  const float *up, *down;  // [out, rank], [rank, in]
+  int64_t out, rank, in;
+  double scale;
+
+  // Adds the update to the weight, which is [in, out] if it is `transposed`.
+  void AddTo(float* weight, bool transposed) const;
+};
 
 // Merges the adapter in `directory` into the weights of the checkpoint, which are then computed in
 // f32 when they are read. `pieces`: the model's, from ResolvePieces. Errors: kInvalidArgument with
