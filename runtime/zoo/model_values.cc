@@ -120,18 +120,11 @@ class PieceMatcher {
       return true;
     }
     if (claimed_->count(other) > 0) return false;
-    const size_t n_captures = captures.size(), n_unmatched = unmatched.size();
-    const size_t n_elements = elements_.size();
-    const int before = weight;
-    if (MatchFields(piece, own, model, other)) {
-      elements_.emplace_back(own, other);
-      return true;
-    }
-    captures.resize(n_captures);
-    unmatched.resize(n_unmatched);
-    elements_.resize(n_elements);
-    weight = before;
-    return false;
+    PieceMatcher before = *this;
+    const bool matches = MatchFields(piece, own, model, other);
+    if (!matches) *this = std::move(before);
+    if (matches) elements_.emplace_back(own, other);
+    return matches;
   }
 
   bool MatchValue(const std::optional<std::string>& piece,
@@ -299,19 +292,33 @@ class ModelReader {
                         &claimed_);
   }
 
-  // Returns the value of a text, or those of all layers if `by_layer` and no layer is given; empty
-  // if it is not a number.
-  std::vector<double> Evaluated(const std::string& text, bool by_layer, int64_t layer) const {
+  // Returns the values of an expression in the layers from `first` to `last`; empty if one has
+  // none.
+  static std::vector<double> EvaluateIn(const Expression& expression, const ConfigValues& values,
+                                        int64_t first, int64_t last) {
+    std::vector<double> results;
+    for (int64_t layer = first; layer <= last; ++layer) {
+      const absl::StatusOr<double> value = Evaluate(expression, values, layer);
+      if (!value.ok()) return {};
+      results.push_back(*value);
+    }
+    return results;
+  }
+
+  // Returns the values that a text gives a scalar, by layer: one, or those of all layers if no
+  // layer is given and it has one for each; empty if the text is not a number.
+  std::map<int64_t, double> ValuesOf(const std::string& text, const ScalarRule* rule,
+                                     int64_t layer) const {
     const absl::StatusOr<Expression> expression = ParseExpression({text, {}});
     if (!expression.ok()) return {};
-    std::vector<double> values;
-    const bool all = by_layer && layer == 0;
-    for (int64_t at = all ? 1 : layer; at <= (all ? facts_.n_layer() : layer); ++at) {
-      const absl::StatusOr<double> value = Evaluate(*expression, facts_, at);
-      if (!value.ok()) return {};
-      values.push_back(*value);
-    }
-    return values;
+    const bool all = rule != nullptr && rule->per_layer && layer == 0;
+    const int64_t first = all ? 1 : layer;
+    const std::vector<double> values =
+        EvaluateIn(*expression, facts_, first, all ? facts_.n_layer() : layer);
+    std::map<int64_t, double> by_layer;
+    for (size_t i = 0; i < values.size(); ++i)
+      by_layer[first + static_cast<int64_t>(i)] = values[i];
+    return by_layer;
   }
 
   std::optional<double> Known(const std::string& name, int64_t layer) const {
@@ -336,13 +343,10 @@ class ModelReader {
                                             return choice.text.text.value == capture.text;
                                           });
     }
-    const ScalarRule* const rule = FindRule(family_.scalars, name);
-    const bool by_layer = rule != nullptr && rule->per_layer;
-    const std::vector<double> values = Evaluated(capture.text, by_layer, layer);
-    for (size_t i = 0; i < values.size(); ++i) {
-      const int64_t at = layer == 0 ? static_cast<int64_t>(i) + 1 : layer;
+    const auto values = ValuesOf(capture.text, FindRule(family_.scalars, name), layer);
+    for (const auto& [at, value] : values) {
       const std::optional<double> known = Known(name, at);
-      if (known.has_value() && !AlmostEqual(*known, values[i])) return false;
+      if (known.has_value() && !AlmostEqual(*known, value)) return false;
     }
     return !values.empty();
   }
@@ -361,14 +365,12 @@ class ModelReader {
       return;
     }
     const ScalarRule* const rule = FindRule(family_.scalars, name);
-    const bool by_layer = rule != nullptr && rule->per_layer;
-    const std::vector<double> values = Evaluated(capture.text, by_layer, layer);
-    if (rule == nullptr && !values.empty()) {
-      equations_.push_back({capture.expression, layer, values[0]});
-      return;
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      Set(*rule, layer == 0 && by_layer ? static_cast<int64_t>(i) + 1 : layer, values[i]);
+    for (const auto& [at, value] : ValuesOf(capture.text, rule, layer)) {
+      if (rule == nullptr) {
+        equations_.push_back({capture.expression, at, value});
+      } else {
+        Set(*rule, at, value);
+      }
     }
   }
 
@@ -475,14 +477,9 @@ class ModelReader {
                                                  : is_exported          ? rule.on_export
                                                                         : rule.absent;
         if (!value.has_value() || all.scalars.count(name) + all.by_layer.count(name) > 0) continue;
-        std::vector<double> values;
-        for (int64_t layer = rule.per_layer ? 1 : 0; layer <= (rule.per_layer ? n_layer : 0);
-             ++layer) {
-          const absl::StatusOr<double> number = Evaluate(*value, all, layer);
-          if (!number.ok()) break;
-          values.push_back(*number);
-        }
-        if (static_cast<int64_t>(values.size()) < (rule.per_layer ? n_layer : 1)) continue;
+        std::vector<double> values =
+            EvaluateIn(*value, all, rule.per_layer ? 1 : 0, rule.per_layer ? n_layer : 0);
+        if (values.empty()) continue;
         added = true;
         if (rule.per_layer) {
           all.by_layer[name] = std::move(values);
@@ -505,92 +502,54 @@ class ModelReader {
                          [&all](const Equation& equation) { return !Holds(equation, all); });
   }
 
-  // Adds the scalars with defaults on which an expression depends.
-  void CollectUnknown(const Expression& expression, std::set<std::string>* unknown) const {
-    std::set<std::string> names;
-    CollectNames(expression.root, Expr::Kind::kName, &names);
-    for (const std::string& name : names) {
-      const ScalarRule* const rule = FindRule(family_.scalars, name);
-      if (rule == nullptr || known_.scalars.count(name) + known_.by_layer.count(name) > 0 ||
-          !unknown->insert(name).second) {
-        continue;
-      }
-      if (rule->value.has_value()) CollectUnknown(*rule->value, unknown);
-      if (rule->absent.has_value()) CollectUnknown(*rule->absent, unknown);
+  // Returns true if config.json can state the value.
+  bool CanBe(const ScalarRule& rule, double value) const {
+    if (rule.choices.empty()) {
+      return (rule.kind != v1::Scalar::FLAG || value == 0 || value == 1) &&
+             (rule.kind != v1::Scalar::SIZE || value >= 1);
     }
+    return std::any_of(rule.choices.begin(), rule.choices.end(), [&](const ScalarChoice& choice) {
+      const absl::StatusOr<double> stated = Evaluate(choice.value, known_);
+      return stated.ok() && *stated == value;
+    });
   }
 
-  // Returns values of a scalar by which the equation may hold.
-  std::vector<double> Candidates(const ScalarRule& rule, const Equation& equation) {
-    std::vector<double> values;
-    for (const ScalarChoice& choice : rule.choices) {
-      const absl::StatusOr<double> value = Evaluate(choice.value, known_);
-      if (value.ok()) values.push_back(*value);
-    }
-    if (!values.empty()) return values;
-    if (rule.kind == v1::Scalar::FLAG) return {0, 1};
-    const int64_t last = std::max<int64_t>(8, facts_.n_layer());
-    for (int64_t i = 0; i <= last; ++i) values.push_back(static_cast<double>(i));
-    values.push_back(equation.value);
-    // The secant method, exact after one step if the expression is linear in the scalar.
-    constexpr int kSteps = 50;
-    constexpr double kDecimals = 1e9;
-    double& at = known_.scalars[rule.name.value];
-    const auto error = [&](double value) {
-      at = value;
-      const absl::StatusOr<double> result =
-          Evaluate(equation.expression, Complete(), equation.layer);
-      return result.ok() ? *result - equation.value : std::nan("");
-    };
-    double before = 1, now = 2, error_before = error(before);
-    for (int i = 0; i < kSteps; ++i) {
-      const double error_now = error(now);
-      const double next = now - error_now * (now - before) / (error_now - error_before);
-      if (!std::isfinite(next)) break;
-      before = std::exchange(now, next);
-      error_before = error_now;
-    }
-    values.push_back(std::round(now * kDecimals) / kDecimals);  // what people write
-    values.push_back(now);
-    known_.scalars.erase(rule.name.value);
-    if (rule.kind == v1::Scalar::SIZE || rule.kind == v1::Scalar::COUNT) {
-      for (double& value : values) {
-        value = std::max(std::round(value), rule.kind == v1::Scalar::SIZE ? 1.0 : 0.0);
-      }
-    }
-    return values;
-  }
-
-  // Changes defaults, one at a time, until all equations hold.
+  // Changes defaults to small whole numbers or values of equations, one at a time, until all
+  // equations hold. Values on export stay.
   void Solve() {
+    std::set<double> candidates;
+    for (const Equation& equation : equations_) candidates.insert(equation.value);
+    for (int64_t i = std::max<int64_t>(8, facts_.n_layer()); i >= 0; --i) {
+      candidates.insert(static_cast<double>(i));
+    }
     for (int64_t wrong = CountWrong(); wrong > 0;) {
       std::pair<std::string, double> best;
-      std::set<std::string> tried;
       int64_t fewest = wrong;
-      const ConfigValues now = Complete();
-      for (const Equation& equation : equations_) {
-        std::set<std::string> unknown;
-        if (Holds(equation, now) || !tried.insert(equation.expression.text.value).second) continue;
-        CollectUnknown(equation.expression, &unknown);
-        for (const std::string& name : unknown) {
-          const ScalarRule& rule = *FindRule(family_.scalars, name);
-          if (rule.per_layer || rule.value.has_value()) continue;
-          for (const double value : Candidates(rule, equation)) {
-            known_.scalars[name] = value;
-            const int64_t count = CountWrong();
-            if (count < fewest) best = {name, value};
-            fewest = std::min(fewest, count);
-          }
-          known_.scalars.erase(name);
+      for (const ScalarRule& rule : family_.scalars) {
+        const std::string& name = rule.name.value;
+        if (rule.per_layer || rule.value.has_value() || rule.on_export.has_value() ||
+            known_.scalars.count(name) > 0) {
+          continue;
         }
+        for (const double value : candidates) {
+          if (!CanBe(rule, value)) continue;
+          known_.scalars[name] = value;
+          const int64_t count = CountWrong();
+          if (count < fewest) best = {name, value};
+          fewest = std::min(fewest, count);
+        }
+        known_.scalars.erase(name);
       }
-      if (fewest == wrong) {
-        for (const std::string& text : tried) unread_.push_back(text);
-        return;
-      }
+      if (fewest == wrong) break;
       known_.scalars.insert(best);
       wrong = fewest;
     }
+    std::set<std::string> texts;
+    const ConfigValues all = Complete();
+    for (const Equation& equation : equations_) {
+      if (!Holds(equation, all)) texts.insert(equation.expression.text.value);
+    }
+    unread_.insert(unread_.end(), texts.begin(), texts.end());
   }
 
   const Family& family_;
