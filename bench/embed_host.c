@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: embed_host [--write] MODEL.pbtxt WEIGHTS [VOCABULARY]\n");
     return 2;
   }
-  Must(plumb_runtime_create(NULL, &runtime, &error), error);
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error), error);
   Must(plumb_spec_from_file(argv[1], &spec, &error), error);
   if (argc > 3) Must(plumb_spec_set(spec, "vocab_size", argv[3], &error), error);
   Must(plumb_model_create(runtime, spec, &model, &error), error);

@@ -2,8 +2,8 @@
 # Debian packages of the files that PlumbInstall.cmake installs: tools/make_packages.sh, or cpack in
 # a build with the preset `package`.
 #
-#   libplumb1      libplumb.so.1. Policy (8.1) names the package after the SONAME, so that libplumb.so.2
-#                  can be installed next to it.
+#   libplumb0.3    libplumb.so.0.3. Policy (8.1) names the package after the SONAME, so that the library of
+#                  another minor version can be installed next to it
 #   plumb-norms    norms and placements. Their paths do not contain the library's version (policy 8.2),
 #                  and the tool uses them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
@@ -50,9 +50,12 @@ if(NOT "-ldnnl" IN_LIST PLUMB_STATIC_LIBRARIES)
   string(REPLACE ".so." "" loaded_libraries "${PLUMB_ONEDNN_SONAME}")  # name by policy 8.1
 endif()
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
+math(EXPR next_minor "${PROJECT_VERSION_MINOR} + 1")
+# Norms of a later version may need a newer library, and its placements newer words.
+set(norms_needed "plumb-norms (>= ${PROJECT_VERSION}), plumb-norms (<< ${PROJECT_VERSION_MAJOR}.${next_minor}~)")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${norms_needed}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "${loaded_libraries}")
-set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS "${norms_needed}")
 set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} (= ${version})")
 set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS "plumb-mpi")

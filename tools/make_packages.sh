@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes Debian packages of this source tree in build/package/packages: libplumb1, plumb-norms,
+# Makes Debian packages of this source tree in build/package/packages: libplumb0.3, plumb-norms,
 # libplumb-dev, plumb and, if there is an MPI, plumb-mpi. The same sources produce the same
 # packages, because file times are the commit's, or SOURCE_DATE_EPOCH.
 #

@@ -91,7 +91,7 @@ diff /tmp/before /tmp/after | grep -i plumb && exit 1
 say "all packages, with what a host's author has"
 apt_get install -y --no-install-recommends ./*.deb gcc libc6-dev pkg-config man-db
 dpkg -l '*plumb*' | tail -n +6
-dpkg --verify libplumb1 libplumb-dev plumb plumb-norms
+dpkg --verify libplumb0.3 libplumb-dev plumb plumb-norms
 ldconfig -p | grep libplumb
 
 say "manual pages"

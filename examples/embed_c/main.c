@@ -58,7 +58,7 @@ int main(void) {
   plumb_runtime* runtime = NULL;
   plumb_spec* spec = NULL;
   plumb_model* model = NULL;
-  Must(plumb_runtime_create(NULL, &runtime, &error));
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error));
   Must(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, kText, strlen(kText), 0, &tokenizer,
                               &error));
   Must(plumb_tokenizer_encode(tokenizer, kText, strlen(kText), ids, sizeof(ids) / sizeof(*ids),

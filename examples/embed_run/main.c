@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   int32_t ids[1024], end[16];
   size_t prefix = 0, count = 0, ends = 0;
   plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
-  Must(plumb_runtime_create(NULL, &runtime, &error));
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error));
   Must(plumb_run_open(runtime, argv[1], 0, &model, &tokenizer, NULL, &error));
   Must(plumb_tokenizer_prefix(tokenizer, ids, 1024, &prefix, &error));
   Must(plumb_tokenizer_encode(tokenizer, argv[2], strlen(argv[2]), ids + prefix, 1024 - prefix,

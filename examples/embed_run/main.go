@@ -47,7 +47,7 @@ func main() {
 	var prefix, count, ends C.size_t
 	ids := (*[1024]C.int32_t)(C.calloc(1040, 4)) // C keeps a pointer to the end tokens, so C owns them
 	end := (*C.int32_t)(unsafe.Add(unsafe.Pointer(ids), 4096))
-	must(C.plumb_runtime_create(nil, &runtime, &err))
+	must(C.plumb_runtime_create(C.PLUMB_ABI_VERSION, nil, &runtime, &err))
 	must(C.plumb_run_open(runtime, C.CString(os.Args[1]), 0, &model, &tokenizer, nil, &err))
 	must(C.plumb_tokenizer_prefix(tokenizer, &ids[0], 1024, &prefix, &err))
 	must(C.plumb_tokenizer_encode(tokenizer, C.CString(os.Args[2]), C.size_t(len(os.Args[2])), &ids[prefix],

@@ -3,6 +3,7 @@
 //   rustc main.rs -o embed_run $(pkg-config --libs plumb)
 //     -C link-arg=-Wl,-rpath,$(pkg-config --variable=libdir plumb)
 use std::{ffi::CStr, ffi::CString, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
+const ABI_VERSION: u32 = 3; // of the plumb.h that the declarations below are from
 type Handle = *mut c_void;
 type Out<'a> = &'a mut Handle;
 type Token = extern "C" fn(Handle, i32) -> i32;
@@ -11,7 +12,7 @@ struct SampleOptions { size: u32, greedy: i32, max_tokens: i64, top_k: i32, voca
                        seed: u64, index: u64, drawn: i64, end_tokens: *const i32, end_token_count: usize }
 extern "C" {
     fn plumb_error_message(error: Handle) -> *const c_char;
-    fn plumb_runtime_create(options: Handle, runtime: Out, error: Out) -> i32;
+    fn plumb_runtime_create(abi_version: u32, options: Handle, runtime: Out, error: Out) -> i32;
     fn plumb_run_open(runtime: Handle, path: *const c_char, flags: u32, model: Out, tokenizer: Out, step: *mut i64,
                       error: Out) -> i32;
     fn plumb_tokenizer_prefix(t: Handle, ids: *mut i32, n: usize, needed: &mut usize, error: Out) -> i32;
@@ -58,7 +59,7 @@ fn main() {
     let (mut runtime, mut model, mut tokenizer) = (null_mut(), null_mut(), null_mut());
     let (mut session, mut decoder) = (null_mut(), null_mut());
     unsafe {
-        must(|e| plumb_runtime_create(null_mut(), &mut runtime, e));
+        must(|e| plumb_runtime_create(ABI_VERSION, null_mut(), &mut runtime, e));
         must(|e| plumb_run_open(runtime, path.as_ptr(), 0, &mut model, &mut tokenizer, null_mut(), e));
         let mut ids = tokens(|p, n, needed, e| plumb_tokenizer_prefix(tokenizer, p, n, needed, e));
         let text = &words[2];

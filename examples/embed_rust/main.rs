@@ -3,6 +3,7 @@
 // steps, and samples.
 //   rustc main.rs -o embed_rust $(pkg-config --libs plumb)
 use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
+const ABI_VERSION: u32 = 3; // of the plumb.h that the declarations below are from
 type Handle = *mut c_void;
 #[repr(C)]
 struct TrainerOptions { size: u32, draw_weights: i32, ranks: i32, recipe: *const u8, recipe_size: usize }
@@ -12,7 +13,7 @@ type Token = extern "C" fn(Handle, i32) -> i32;
 type Out<'a> = &'a mut Handle;
 extern "C" {
     fn plumb_error_message(error: Handle) -> *const c_char;
-    fn plumb_runtime_create(options: Handle, runtime: Out, error: Out) -> i32;
+    fn plumb_runtime_create(abi_version: u32, options: Handle, runtime: Out, error: Out) -> i32;
     fn plumb_spec_from_text(text: *const u8, n: usize, name: Handle, spec: Out, error: Out) -> i32;
     fn plumb_model_create(runtime: Handle, spec: Handle, model: Out, error: Out) -> i32;
     fn plumb_model_init(model: Handle, seed: u64, error: Out) -> i32;
@@ -53,7 +54,7 @@ fn main() {
     let (mut tokenizer, mut decoder) = (null_mut(), null_mut());
     let digits: Vec<i32> = (0..9).collect(); // the text: one row of inputs and targets
     unsafe {
-        must(|e| plumb_runtime_create(null_mut(), &mut runtime, e));
+        must(|e| plumb_runtime_create(ABI_VERSION, null_mut(), &mut runtime, e));
         must(|e| plumb_spec_from_text(text.as_ptr(), text.len(), null_mut(), &mut spec, e));
         must(|e| plumb_model_create(runtime, spec, &mut model, e));
         must(|e| plumb_model_init(model, 1, e));

@@ -65,7 +65,15 @@ absl::StatusOr<std::vector<std::string>> Directories(absl::string_view field, co
   return directories;
 }
 
-absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
+static_assert(PLUMB_ABI_VERSION == PLUMB_VERSION_MINOR, "plumb.h is of another version");
+
+absl::StatusOr<plumb_runtime*> CreateRuntime(uint32_t abi_version,
+                                             const plumb_runtime_options* given) {
+  if (abi_version != PLUMB_ABI_VERSION) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this program was built with plumb.h of version 0.", abi_version,
+                     ", and libplumb is ", PlumbVersion(), ": build it again with its headers"));
+  }
   absl::StatusOr<plumb_runtime_options> options = Complete(given);
   if (!options.ok()) return options.status();
   constexpr uint32_t kFlags = PLUMB_RUNTIME_NO_ENVIRONMENT;
@@ -128,15 +136,14 @@ absl::StatusOr<double> MachineSpeed::MeasureRead(int threads) {
 using plumb::capi::Call;
 using plumb::capi::Guard;
 
-uint32_t plumb_abi_version(void) { return PLUMB_ABI_VERSION; }
 const char* plumb_version(void) { return plumb::PlumbVersion(); }
 
-plumb_status plumb_runtime_create(const plumb_runtime_options* options, plumb_runtime** runtime,
-                                  plumb_error** error) {
+plumb_status plumb_runtime_create(uint32_t abi_version, const plumb_runtime_options* options,
+                                  plumb_runtime** runtime, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
     const plumb::ScopedDefaultFloatMode float_mode;
-    absl::StatusOr<plumb_runtime*> made = plumb::capi::CreateRuntime(options);
+    absl::StatusOr<plumb_runtime*> made = plumb::capi::CreateRuntime(abi_version, options);
     if (made.ok()) *runtime = *made;
     return made.status();
   });

@@ -117,7 +117,7 @@ struct Runtime::Impl {
   absl::StatusOr<std::unique_ptr<ModelContext>> MakeContext(const ModelSpec& spec);
 };
 
-// Returns the version of plumb: "0.2.0".
+// Returns the version of plumb: "0.3.0".
 const char* PlumbVersion();
 
 }  // namespace plumb

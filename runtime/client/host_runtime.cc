@@ -89,8 +89,9 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> HostRuntime::Create(
   };
   plumb_runtime* runtime = nullptr;
   const auto call = [](auto&& function) { return ToStatus(api::internal::Call(function)); };
-  PLUMB_RETURN_IF_ERROR(
-      call([&](plumb_error** error) { return plumb_runtime_create(&options, &runtime, error); }));
+  PLUMB_RETURN_IF_ERROR(call([&](plumb_error** error) {
+    return plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime, error);
+  }));
   host->runtime_ = api::Runtime::Adopt(runtime);
   for (const plumb_norm_plugin* norm : norms) {
     PLUMB_RETURN_IF_ERROR(ToStatus(host->runtime_->RegisterPlugin(norm)));

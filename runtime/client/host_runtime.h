@@ -59,7 +59,7 @@ class HostRuntime {
   std::set<std::string> warned_;  // all warnings ever added
 };
 
-// Returns "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
+// Returns "plumb 0.3.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
 std::string VersionText();
 
 // Returns the GEMM engines that a runtime with gemm "auto" uses on this processor, and the reason:

@@ -62,13 +62,11 @@ extern "C" {
 
 /* --- Version ---------------------------------------------------------------------------------- */
 
-/* Version of this ABI. Functions, and fields at the ends of structs, are added; nothing else
- * changes. */
-#define PLUMB_ABI_VERSION 1u
+/* Version of this ABI, for plumb_runtime_create. Until 1.0 it is the minor version of plumb, 3 of
+ * 0.3: libplumb.so.0.3 runs programs that were built for 0.3, and no others. */
+#define PLUMB_ABI_VERSION 3u
 
-/* Returns the PLUMB_ABI_VERSION of the library, which may be newer than this header. */
-PLUMB_API uint32_t plumb_abi_version(void);
-/* Returns the version of plumb, "0.2.0", a static string. */
+/* Returns the version of plumb, "0.3.0", a static string. */
 PLUMB_API const char* plumb_version(void);
 
 /* --- Errors ----------------------------------------------------------------------------------- */
@@ -155,12 +153,15 @@ typedef struct plumb_runtime_options {
 #define PLUMB_RUNTIME_OPTIONS_INIT \
   { sizeof(plumb_runtime_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
-/* Creates a runtime. A process created by fork() needs its own: calls on handles of the parent
- * process fail with PLUMB_STATUS_FAILED_PRECONDITION, but the handles may be freed.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown engine or an invalid option;
+/* Creates a runtime. `abi_version` is PLUMB_ABI_VERSION. A process created by fork() needs its own:
+ * calls on handles of the parent process fail with PLUMB_STATUS_FAILED_PRECONDITION, but the
+ * handles may be freed.
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a program that was built for another minor version;
+ * PLUMB_STATUS_INVALID_ARGUMENT for an unknown engine or an invalid option;
  * PLUMB_STATUS_NOT_FOUND for "onednn" if oneDNN cannot be loaded ("auto" loads it on demand, and
  * only logs a warning). */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_create(uint32_t abi_version,
+                                                            const plumb_runtime_options* options,
                                                             plumb_runtime** runtime,
                                                             plumb_error** error);
 /* Frees a runtime. */

@@ -45,7 +45,7 @@ Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Js
 // difference.
 Json Rounded(double value, int digits) { return NumberOrNull(RoundToDigits(value, digits)); }
 
-// Returns the version after `name` in "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3".
+// Returns the version after `name` in "plumb 0.3.0, oneDNN 2.6.3, kernels AVX3".
 std::string GetVersion(absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(VersionText(), ", ")) {
     if (absl::ConsumePrefix(&part, absl::StrCat(name, " "))) return std::string(part);

@@ -5,8 +5,8 @@
 # changes are errors.
 #
 #   abi_test.sh HEADER ABI             runs the test and checks that it fails for incompatible headers
-#   abi_test.sh --renew HEADER ABI     after functions were added: writes the baseline again and adds them to the
-#                                      symbols file of the Debian package
+#   abi_test.sh --renew HEADER ABI     after functions were added: writes the baseline and the symbols file of the
+#                                      Debian package again
 # ABI is the directory of plumb/types.h.
 #
 # The test compares not libplumb.so but a library made from plumb.h alone, in which each function
@@ -89,7 +89,7 @@ describe() {
       done
     done
   } > "$stub"
-  cc -std=c11 -g "-ffile-prefix-map=$work=." -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -I "$abi" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
+  cc -std=c11 -g "-ffile-prefix-map=$work=." -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -I "$abi" -Wl,-soname,libplumb.so -o "$work/$name.so" "$stub"
   abidw --no-corpus-path --no-comp-dir-path --no-show-locs --out-file "$work/$name.abi" "$work/$name.so"
   growing "$preprocessed" | cut -d ' ' -f 1 > "$work/$name.grows"
 }
@@ -113,20 +113,22 @@ functions=$(grep -c 'elf-symbol name=.plumb_' "$work/now.abi")
 [ "$functions" = "$(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | sort -u | wc -l)" ] ||
   fail "$functions functions were understood, and plumb.h has others"
 
-symbols=$(realpath "$here/../../cmake/packages/libplumb1.symbols")
+symbols=$(realpath "$here/../../cmake/packages/libplumb0.3.symbols")
 if [ -n "$renew" ]; then
   cp "$work/now.abi" "$baseline"
   version=$(sed -nE 's/^project\(plumb VERSION ([0-9.]+).*/\1/p' "$here/../../CMakeLists.txt")
-  for function in $(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | sort -u); do
-    grep -q " $function@" "$symbols" || echo " $function@Base $version" >> "$symbols"
-  done
-  { head -n 1 "$symbols"; tail -n +2 "$symbols" | LC_ALL=C sort; } > "$work/symbols"
+  {
+    head -n 2 "$symbols"
+    for function in $(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | LC_ALL=C sort -u); do
+      grep " $function@" "$symbols" || echo " $function@PLUMB_${version%.*} $version"
+    done
+  } > "$work/symbols"
   cp "$work/symbols" "$symbols"
   echo "$functions functions"
   exit
 fi
 
-diff <(sed -n 's/^ \(.*\)@.*/\1/p' "$symbols") <(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | LC_ALL=C sort -u) ||
+diff <(sed -n 's/^ \(plumb_.*\)@.*/\1/p' "$symbols") <(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | LC_ALL=C sort -u) ||
   fail "$symbols does not have these functions: abi_test.sh --renew plumb.h plugins/abi"
 compare now || { cat "$work/now.said" >&2; fail "the ABI of plumb.h has changed; if functions were only added: abi_test.sh --renew plumb.h plugins/abi"; }
 
@@ -142,12 +144,12 @@ variant() {
   tried=$((tried + 1))
 }
 tried=0
-variant passes "a new function" 's/^PLUMB_API uint32_t plumb_abi_version.*/&\nPLUMB_API int plumb_is_new(int x);/'
+variant passes "a new function" 's/^PLUMB_API const char\* plumb_version.*/&\nPLUMB_API int plumb_is_new(int x);/'
 variant passes "a new constant" 's/^  PLUMB_EXPLAIN_GRAPH = 0/  PLUMB_IS_NEW = 99,\n&/'
 variant passes "a new field at the end of options" '/^} plumb_runtime_options;/i\  const char* is_new;'
-variant fails "a function that is gone" '/^PLUMB_API uint32_t plumb_abi_version/d'
+variant fails "a function that is gone" '/^PLUMB_API const char\* plumb_version/d'
 variant fails "another name" 's/\bplumb_error_free\b/plumb_error_release/'
-variant fails "another type of a result" 's/^(PLUMB_API) uint32_t (plumb_abi_version)/\1 uint64_t \2/'
+variant fails "another type of a result" 's/^(PLUMB_API) const char\* (plumb_version)/\1 uint64_t \2/'
 variant fails "another type of an argument" 's/(plumb_error_message\()const plumb_error\*/\1int32_t/'
 variant fails "a field in the middle" '/^typedef struct plumb_runtime_options \{/,/^\} plumb_runtime_options/s/^  int32_t threads;/  int32_t before;\n&/'
 variant fails "another type of a field" 's/^  int32_t threads;/  int64_t threads;/'

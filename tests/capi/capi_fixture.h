@@ -86,7 +86,7 @@ class CapiTest : public ::testing::Test {
       static_cast<CapiTest*>(user)->log_ += message;
     };
     options.log_user = this;
-    EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime_.get, err));
+    EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime_.get, err));
   }
 
   ModelHandle Create(const std::string& text) {

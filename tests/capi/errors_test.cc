@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb.h returns an error for every invalid argument, and accepts options and buffers of any size.
+#include "absl/strings/str_cat.h"
 #include "tests/capi/capi_fixture.h"
 #include "tests/session/scratch_dir.h"
 
@@ -74,7 +75,18 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_feed, session.get, 0, nine.data(), nine.size());
   Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_feed, session.get, 1, nine.data(), 1);
   Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_truncate, session.get, 0, 1);
-  Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_create, nullptr, nullptr);
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_create, PLUMB_ABI_VERSION, nullptr, nullptr);
+}
+
+TEST_F(CapiTest, RefusesHostsOfOtherMinorVersions) {
+  for (const uint32_t version : {PLUMB_ABI_VERSION - 1, PLUMB_ABI_VERSION + 1}) {
+    plumb_runtime* runtime = nullptr;
+    EXPECT_THAT(
+        Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_runtime_create, version, nullptr, &runtime),
+        testing::AllOf(HasSubstr(absl::StrCat("plumb.h of version 0.", version)),
+                       HasSubstr(absl::StrCat("libplumb is ", plumb_version()))));
+    EXPECT_EQ(runtime, nullptr);
+  }
 }
 
 // Options of an older header are shorter. Those of a newer one are longer, and valid if the rest is

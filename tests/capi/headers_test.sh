@@ -58,7 +58,7 @@ done
 cat > "$work/unused.c" << 'END'
 #include "plumb.h"
 void Create(plumb_runtime** runtime);
-void Create(plumb_runtime** runtime) { plumb_runtime_create(NULL, runtime, NULL); }
+void Create(plumb_runtime** runtime) { plumb_runtime_create(PLUMB_ABI_VERSION, NULL, runtime, NULL); }
 END
 for compiler in gcc clang; do
   command -v "$compiler" > /dev/null || continue

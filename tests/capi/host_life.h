@@ -28,7 +28,7 @@ inline RuntimeHandle MakeHostRuntime(const plumb_executor* executor,
   options.executor = executor;
   options.allocator = allocator;
   RuntimeHandle runtime;
-  EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
+  EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime.get, err));
   return runtime;
 }
 

@@ -241,7 +241,7 @@ plumb_status CreateFromOwnPlacement(const plumb_runtime_options& options, plumb_
   RuntimeHandle runtime;
   SpecHandle spec;
   ModelHandle model;
-  plumb_status status = plumb_runtime_create(&options, &runtime.get, error);
+  plumb_status status = plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime.get, error);
   if (status != PLUMB_OK) return status;
   status = plumb_spec_from_text(text.data(), text.size(), "test", &spec.get, error);
   if (status != PLUMB_OK) return status;
@@ -279,7 +279,7 @@ TEST(HostTest, RefusesInvalidHosts) {
   auto options = MakeStruct<plumb_runtime_options>();
   const auto create = [&](plumb_error** e) {
     plumb_runtime* runtime = nullptr;
-    return plumb_runtime_create(&options, &runtime, e);
+    return plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime, e);
   };
   options.executor = &executor;
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("struct_size"));

@@ -73,7 +73,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   // A plugin that another runtime loads from its file has the same description.
   const std::string path = norm["path"];
   RuntimeHandle other;
-  EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
+  EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, nullptr, &other.get, err));
   EXPECT_PLUMB_OK(plumb_plugin_load(other.get, path.c_str(), err));
   EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
   EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
@@ -92,7 +92,7 @@ TEST_F(ReportTest, ANormsExampleNamesAllAttributesExactly) {
   table.attrs = attributes;
   test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);
   RuntimeHandle runtime;
-  EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &runtime.get, err));
+  EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, nullptr, &runtime.get, err));
   EXPECT_PLUMB_OK(plumb_plugin_register(runtime.get, &table, err));
   const std::string example =
       Json::parse(Text(plumb_plugin_describe, runtime.get, table.id))["example"];

@@ -27,7 +27,7 @@ struct RankOfJob {
     auto options = MakeStruct<plumb_runtime_options>();
     options.flags = PLUMB_RUNTIME_NO_ENVIRONMENT;
     options.threads = 1;
-    EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
+    EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime.get, err));
     SpecHandle spec;
     EXPECT_PLUMB_OK(
         plumb_spec_from_text(model_text.data(), model_text.size(), "model", &spec.get, err));

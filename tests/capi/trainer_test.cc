@@ -122,7 +122,7 @@ TEST_F(TrainerTest, WarnsOfATrainerOfAnotherModel) {
   };
   options.log_user = &log;
   plumb_runtime_free(std::exchange(runtime_.get, nullptr));
-  EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime_.get, err));
+  EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime_.get, err));
   const std::string path = absl::StrCat(scratch_.path(), "/trainer");
   const auto train = [&](const std::string& text, bool saves) {
     const ModelHandle model = CreateWithWeights(text, 3);

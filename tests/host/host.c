@@ -88,7 +88,7 @@ static plumb_model* MakeModel(const char* gemm, const char* text) {
   options.threads = 2;
   options.log = Log;
   options.gemm = gemm;
-  Must(plumb_runtime_create(&options, &runtime, &error), &error);
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime, &error), &error);
   Must(plumb_spec_from_text(text, strlen(text), "host", &spec, &error), &error);
   Must(plumb_model_create(runtime, spec, &model, &error), &error);
   Must(plumb_model_init(model, 1, &error), &error);
@@ -166,7 +166,7 @@ static void PrintDescribed(void) {
   plumb_runtime* runtime = NULL;
   size_t needed = 0;
   char* text;
-  Must(plumb_runtime_create(NULL, &runtime, &error), &error);
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error), &error);
   Must(plumb_runtime_describe(runtime, NULL, 0, &needed, &error), &error);
   text = malloc(needed += 1024);
   if (text == NULL) exit(1);

@@ -70,7 +70,7 @@ int main() {
   plumb_runtime* runtime = nullptr;
   plumb_model* model = nullptr;
   plumb_trainer* trainer = nullptr;
-  Must(plumb_runtime_create(nullptr, &runtime, &error), error);
+  Must(plumb_runtime_create(PLUMB_ABI_VERSION, nullptr, &runtime, &error), error);
   Must(plumb_model_create(runtime, spec, &model, &error), error);
   Must(plumb_model_init(model, 1, &error), error);
   const std::string recipe = "learning_rate: 0.01";

@@ -8,7 +8,7 @@ tests=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 python=$3
 unset PLUMB_LIBRARY PLUMB_PLACEMENT_PATH
 export PYTHONDONTWRITEBYTECODE=1
-library=$(find "$prefix" -name libplumb.so.1)
+library=$(find "$prefix" -name 'libplumb.so.0.*' -type l)
 installed="$prefix/share/plumb/python"
 mkdir "$work/copied"
 cp -r "$installed/plumb_runtime" "$work/copied"

@@ -85,6 +85,10 @@ def compare_functions(compiler):
 
 def main(compiler):
     wrong = compare_structs(compiler) + compare_functions(compiler)
+    abi = subprocess.run([*compiler, "-E", "-P", "-xc", "-"], input=HEADERS + "PLUMB_ABI_VERSION", check=True,
+                         capture_output=True, text=True).stdout.split()[-1]
+    if abi != f"{_library.ABI_VERSION}u":
+        wrong.append(f"PLUMB_ABI_VERSION: header {abi}, package {_library.ABI_VERSION}")
     if wrong:
         sys.exit("\n".join(wrong))
     print("the package declares the structs and functions of the headers")

@@ -36,7 +36,7 @@ class RunsTest : public ::testing::Test {
     std::string pattern = (fs::temp_directory_path() / "plumb-runs-XXXXXX").string();
     directory_ = mkdtemp(pattern.data());
     plumb_error* error = nullptr;
-    EXPECT_EQ(plumb_runtime_create(nullptr, &runtime_, &error), PLUMB_OK)
+    EXPECT_EQ(plumb_runtime_create(PLUMB_ABI_VERSION, nullptr, &runtime_, &error), PLUMB_OK)
         << plumb_error_message(error);
   }
   ~RunsTest() override {

@@ -13,7 +13,7 @@ cd "$work"
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 libdir=$(realpath "$(dirname "$(find "$prefix" -name plumb.pc)")/..")
-for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "$libdir/cmake/plumb/plumb-config.cmake" \
+for file in "$libdir"/libplumb.{so,so.0.3,a} "$libdir/plumb/norm-v1/rms_norm.so" "$libdir/cmake/plumb/plumb-config.cmake" \
   "$prefix"/include/{plumb.h,plumb.hpp,plumb/types.h,plumb/norm_plugin.h,plumb/ext/residual.h,plumb/norm_rows.h} "$prefix/share/plumb/placements/pre.pbtxt" \
   "$prefix"/share/man/man1/plumb{,-train,-compare,-plugin-new}.1; do
   [ -s "$file" ] || fail "$file is missing"

@@ -38,13 +38,14 @@ deb() { find "$packages" -name "$1_*.deb"; }
 field() { dpkg-deb --field "$(deb "$1")" "$2"; }
 has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -E "^\./usr/$2\$" > /dev/null || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
-names=(libplumb1 libplumb-dev plumb-norms plumb)
+soversion=0.3 library=libplumb0.3  # those of the SONAME
+names=($library libplumb-dev plumb-norms plumb)
 [ -z "$(deb plumb-mpi)" ] || names+=(plumb-mpi)  # built only with an installed MPI
 [ -n "$(deb plumb-mpi)" ] || ! grep -q '^PLUMB_MPI:.*=ON' "$build/CMakeCache.txt" || fail "no plumb-mpi"
 [ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = ${#names[@]} ] || fail "packages: $(ls "$packages")"
 
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
-has libplumb1 "$libdir/libplumb.so.1"
+has $library "$libdir/libplumb.so.$soversion"
 for file in "include/plumb.h" "include/plumb/types.h" "include/plumb/norm_plugin.h" "include/plumb/ext/residual.h" "include/plumb/norm_rows.h" share/plumb/schemas/model.schema.json "$libdir/libplumb.so" "$libdir/libplumb.a" "$libdir/pkgconfig/plumb.pc" \
   "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake" share/plumb/python/plumb_runtime/__init__.py; do
   has libplumb-dev "$file"
@@ -68,33 +69,34 @@ twice=$(for file in "$packages"/*.deb; do dpkg-deb --contents "$file" | awk '$1 
 [ -z "$twice" ] || fail "in two packages: $twice"
 
 # Debug symbols, if there are any, must match the files in the packages.
-for package in libplumb1 plumb; do
+for package in $library plumb; do
   [ -n "$(deb $package-dbgsym)" ] || continue
   dpkg-deb --raw-extract "$(deb $package-dbgsym)" "$work/$package-dbgsym"
-  binary=$(find "$work/$package" -path '*/bin/plumb' -o -name 'libplumb.so.1.*')
+  binary=$(find "$work/$package" -path '*/bin/plumb' -o -type f -name 'libplumb.so.*')
   id=$(readelf -n "$binary" | sed -n 's/.*Build ID: //p')
   symbols="$work/$package-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
   readelf -S "$symbols" | grep -q '\.debug_line' || fail "$package-dbgsym: no lines in $symbols"
   if readelf -S "$binary" | grep -qE '\.debug_|\.symtab'; then fail "$package: $binary is not stripped"; fi
 done
 
-is libplumb1 Depends '^plumb-norms \(>= .*, libc6 \(>= .*, libstdc\+\+6'
-is plumb Depends '^plumb-norms \(>= .*, libc6 \(>= '
+norms='^plumb-norms \(>= [0-9.]+\), plumb-norms \(<< [0-9.]+~\), '
+is $library Depends "${norms}libc6 \(>= .*, libstdc\+\+6"
+is plumb Depends "${norms}libc6 \(>= "
 [ ${#names[@]} = 4 ] || is plumb-mpi Depends '^plumb \(= .*mpi'
-for package in libplumb1 libplumb-dev plumb-norms plumb; do  # no other package depends on MPI
+for package in $library libplumb-dev plumb-norms plumb; do  # no other package depends on MPI
   [[ ! $(field $package Depends) =~ mpi ]] || fail "$package depends on MPI"
 done
-is libplumb-dev Depends "^libplumb1 \(= $(field libplumb1 Version)\)\$"
-is libplumb1 Section '^libs$'
-is libplumb1 Multi-Arch '^same$'
-grep -qx 'activate-noawait ldconfig' "$work/libplumb1/DEBIAN/triggers" || fail "libplumb1: triggers"
-grep -qE '^libplumb 1 libplumb1 \(>= ' "$work/libplumb1/DEBIAN/shlibs" || fail "libplumb1: shlibs"
+is libplumb-dev Depends "^$library \(= $(field $library Version)\)\$"
+is $library Section '^libs$'
+is $library Multi-Arch '^same$'
+grep -qx 'activate-noawait ldconfig' "$work/$library/DEBIAN/triggers" || fail "$library: triggers"
+grep -qE "^libplumb $soversion $library \(>= " "$work/$library/DEBIAN/shlibs" || fail "$library: shlibs"
 # The list of symbols must be complete: -c4 fails if one is new or missing.
 mkdir -p "$work/source/debian" && cd "$work/source"
-printf 'Source: plumb\n\nPackage: libplumb1\nArchitecture: any\n' > debian/control
-dpkg-gensymbols -c4 -plibplumb1 -v"$(field libplumb1 Version)" -P"$work/libplumb1" -I"$work/libplumb1/DEBIAN/symbols" \
-  -e"$(find "$work/libplumb1" -name 'libplumb.so.1.*')" -O"$work/symbols" > "$work/gensymbols" 2>&1 ||
-  { cat "$work/gensymbols" >&2; fail "libplumb1: symbols"; }
+printf 'Source: plumb\n\nPackage: %s\nArchitecture: any\n' $library > debian/control
+dpkg-gensymbols -c4 -p$library -v"$(field $library Version)" -P"$work/$library" -I"$work/$library/DEBIAN/symbols" \
+  -e"$(find "$work/$library" -type f -name 'libplumb.so.*')" -O"$work/symbols" > "$work/gensymbols" 2>&1 ||
+  { cat "$work/gensymbols" >&2; fail "$library: symbols"; }
 
 if command -v lintian > /dev/null; then
   lintian --no-cfg --allow-root --fail-on error --tag-display-limit 0 "${suppressed[@]}" "$packages"/*.deb > "$work/lintian" 2>&1 ||

@@ -19,8 +19,7 @@
 namespace plumb {
 PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
-// Returns versions of the library, which may be newer than this header.
-inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
+// Returns the version of the library.
 inline std::string Version() { return plumb_version(); }
 
 // --- Runtime ------------------------------------------------------------------------------------
@@ -80,7 +79,7 @@ class Runtime {
     if (host->run) given.executor = &executor;
     auto made = internal::Make<Handle>(
         [&](plumb_runtime** runtime, plumb_error** error) {
-          return plumb_runtime_create(&given, runtime, error);
+          return plumb_runtime_create(PLUMB_ABI_VERSION, &given, runtime, error);
         },
         host);
     if (!made) return made.error();

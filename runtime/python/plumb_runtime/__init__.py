@@ -21,7 +21,7 @@ Objects close with `with`, close() or the last reference, in any order; a view o
 alive. A Trainer and a Session are for one thread at a time, and long calls release the GIL. While a trainer steps, no
 session of its model may run on another thread (in on_step it may). A process created by fork() needs its own objects.
 
-The package calls libplumb.so.1 by ctypes (load() says where it is searched). It needs the standard library only, and
+The package calls libplumb.so by ctypes (load() says where it is searched). It needs the standard library only, and
 numpy for arrays.
 """
 from . import figures

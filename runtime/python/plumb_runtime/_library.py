@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads libplumb.so.1, and declares the functions of plumb.h. A test compares them with the header."""
+"""Finds and loads libplumb.so, and declares the functions of plumb.h. A test compares them with the header."""
 from __future__ import annotations
 
 import ctypes
@@ -16,7 +16,7 @@ _made = POINTER(c_void_p)
 _size = POINTER(c_size_t)
 # Arguments of functions that can fail, without the last one, the error.
 STATUS: dict[str, list[Any]] = {
-    "runtime_create": [POINTER(structs.RuntimeOptions), _made],
+    "runtime_create": [c_uint32, POINTER(structs.RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
     "runtime_gemm": [c_void_p, c_void_p, c_size_t, _size],
     "runtime_measure_speed": [c_void_p, c_int32, POINTER(c_double)],
@@ -90,7 +90,6 @@ STATUS: dict[str, list[Any]] = {
 }
 # Arguments and result of functions that cannot fail.
 PLAIN: dict[str, tuple[list[Any], Any]] = {
-    "abi_version": ([], c_uint32),
     "version": ([], c_char_p),
     "error_code": ([c_void_p], c_int32),
     "error_message": ([c_void_p], c_char_p),
@@ -116,7 +115,8 @@ PLAIN: dict[str, tuple[list[Any], Any]] = {
 }
 FREED = ("error", "runtime", "spec", "model", "tokenizer", "decoder", "trainer", "session", "evaluator")
 
-_NAME = "libplumb.so.1"
+ABI_VERSION = 3
+_NAME = f"libplumb.so.0.{ABI_VERSION}"
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _lock = threading.Lock()
 _library: Optional[ctypes.CDLL] = None
@@ -126,7 +126,7 @@ _functions: dict[str, Any] = {}
 def load(path: Union[str, "os.PathLike[str]", None] = None) -> ctypes.CDLL:
     """Loads the library, from `path` if given. Otherwise the first use loads it, from the environment variable
     PLUMB_LIBRARY, the package (a wheel), the prefix that the package is installed in, or the system's library path.
-    Does nothing if it is loaded. Raises ImportError if there is none, or an older one than this package."""
+    Does nothing if it is loaded. Raises ImportError if there is none, or one of another version than this package."""
     global _library
     with _lock:
         if _library is None:
@@ -144,7 +144,7 @@ def function(name: str) -> Any:
 
 
 def version() -> str:
-    """Returns the version of the library: "0.2.0"."""
+    """Returns the version of the library: "0.3.0"."""
     return str(function("version")().decode())
 
 
@@ -159,14 +159,13 @@ def prefix() -> str:
 
 
 def _find() -> str:
-    import ctypes.util  # slow
     import glob
     if prefix():
         for pattern in ("lib", "lib64", "lib/*-linux-gnu*"):
             found = glob.glob(os.path.join(prefix(), pattern, _NAME))
             if found:
                 return found[0]
-    return ctypes.util.find_library("plumb") or _NAME
+    return _NAME
 
 
 def _open(path: str) -> ctypes.CDLL:
@@ -187,6 +186,6 @@ def _declare(library: ctypes.CDLL, name: str, arguments: Sequence[Any], returned
     try:
         found = getattr(library, "plumb_" + name)
     except AttributeError:
-        raise ImportError(f"{library._name} has no plumb_{name}: it is older than this package") from None
+        raise ImportError(f"{library._name} has no plumb_{name}: it is of another version than this package") from None
     found.argtypes, found.restype = arguments, returned
     _functions[name] = found

@@ -13,7 +13,7 @@ from . import _structs as structs
 from ._arguments import c_string, choice, integer
 from ._calls import call, guarded, text
 from ._handles import Object
-from ._library import function
+from ._library import ABI_VERSION, function
 
 if TYPE_CHECKING:
     from .norms import Norm
@@ -48,7 +48,7 @@ class Runtime(Object):
             plugin_path=None if plugin_path is None else c_string(plugin_path, "plugin_path"),
             placement_path=None if placement_path is None else c_string(placement_path, "placement_path"))
         made = c_void_p()
-        call("runtime_create", byref(options), byref(made))
+        call("runtime_create", ABI_VERSION, byref(options), byref(made))
         self._take(made, keep=[tell])
 
     def register_plugin(self, plugin: Union[Norm, int]) -> None:
