@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   memset(&sampling, 0, sizeof(sampling));
   sampling.struct_size = sizeof(sampling);
   sampling.max_tokens = 1;
+  sampling.temperature = 1;
   times.at = malloc(sizeof(double) * 2048);
   gaps = malloc(sizeof(double) * 2048);
   if (times.at == NULL || gaps == NULL) return 1;
@@ -99,7 +100,7 @@ int main(int argc, char** argv) {
   /* Samples the rest of the context, several times. */
   memset(&info, 0, sizeof(info));
   info.struct_size = sizeof(info);
-  plumb_model_get_info(model, &info);
+  Must(plumb_model_get_info(model, &info, &error), error);
   begin = Now();
   for (i = 0, tokens = 0; tokens < 1500 && (i == 0 || Now() - begin < 0.5); ++i) {
     int k;

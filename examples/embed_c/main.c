@@ -72,7 +72,6 @@ int main(void) {
   plumb_trainer* trainer = NULL;
   plumb_trainer_options training = PLUMB_TRAINER_OPTIONS_INIT;
   training.recipe = kRecipe;
-  training.recipe_size = strlen(kRecipe);
   Must(plumb_trainer_create(model, &training, &trainer, &error));
   Must(plumb_trainer_run(trainer, FillBatch, PrintLoss, NULL, &error));
   plumb_session* session = NULL;
@@ -86,7 +85,7 @@ int main(void) {
   Must(plumb_decoder_create(tokenizer, ids, kPrompt, &decoder, &error));
   printf("%.*s", (int)kPrompt, kText);
   plumb_sample_options sampling = PLUMB_SAMPLE_OPTIONS_INIT;
-  sampling.greedy = 1;
+  sampling.temperature = 0;
   sampling.max_tokens = 9;
   Must(plumb_session_generate(session, 0, &sampling, PrintToken, NULL, &error));
   const char* rest = NULL;

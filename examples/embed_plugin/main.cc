@@ -73,7 +73,7 @@ int main() try {
   session.Feed(0, prompt).value();
   plumb::Decoder decoder = plumb::Decoder::Create(tokenizer, prompt).value();
   plumb::SampleOptions likeliest;
-  likeliest.greedy = true;
+  likeliest.temperature = 0;
   std::printf("she ");
   const auto print = [&](std::int32_t token) {
     std::printf("%s", decoder.Next(token).value().c_str());

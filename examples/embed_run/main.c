@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   Must(plumb_session_create(model, NULL, &session, &error));
   Must(plumb_session_feed(session, 0, ids, prefix + count, &error));
   Must(plumb_decoder_create(tokenizer, ids, prefix + count, &decoder, &error));
-  options.greedy = 1;
+  options.temperature = 0;
   options.end_tokens = end;
   options.end_token_count = ends;
   fputs(argv[2], stdout);

@@ -19,7 +19,7 @@ int main(int argc, char** argv) try {
   session.Feed(0, ids).value();
   plumb::Decoder decoder = plumb::Decoder::Create(run.tokenizer, ids).value();
   plumb::SampleOptions options;
-  options.greedy = true;
+  options.temperature = 0;
   options.end_tokens = run.tokenizer.EndTokens().value();
   std::cout << argv[2];
   session

@@ -62,7 +62,6 @@ func main() {
 	must(C.plumb_decoder_create(tokenizer, &ids[0], prefix+count, &decoder, &err))
 	options := (*C.plumb_sample_options)(C.calloc(1, C.sizeof_plumb_sample_options))
 	options.struct_size = C.sizeof_plumb_sample_options
-	options.greedy = 1
 	options.end_tokens, options.end_token_count = end, ends
 	fmt.Print(os.Args[2])
 	must(C.plumb_session_generate(session, 0, options, C.plumb_token_fn(C.print), unsafe.Pointer(decoder), &err))

@@ -8,7 +8,7 @@ type Handle = *mut c_void;
 type Out<'a> = &'a mut Handle;
 type Token = extern "C" fn(Handle, i32) -> i32;
 #[repr(C)]
-struct SampleOptions { size: u32, greedy: i32, max_tokens: i64, top_k: i32, vocabulary: i32, temperature: f64, top_p: f64,
+struct SampleOptions { size: u32, max_tokens: i64, top_k: i64, vocabulary: i64, temperature: f64, top_p: f64,
                        seed: u64, index: u64, drawn: i64, end_tokens: *const i32, end_token_count: usize }
 extern "C" {
     fn plumb_error_message(error: Handle) -> *const c_char;
@@ -70,8 +70,8 @@ fn main() {
         must(|e| plumb_session_create(model, null_mut(), &mut session, e));
         must(|e| plumb_session_feed(session, 0, ids.as_ptr(), ids.len(), e));
         must(|e| plumb_decoder_create(tokenizer, ids.as_ptr(), ids.len(), &mut decoder, e));
-        let options = SampleOptions { size: size_of::<SampleOptions>() as u32, greedy: 1, max_tokens: 0, top_k: 0,
-                                      vocabulary: 0, temperature: 1.0, top_p: 1.0, seed: 0, index: 0, drawn: 0,
+        let options = SampleOptions { size: size_of::<SampleOptions>() as u32, max_tokens: 0, top_k: 0,
+                                      vocabulary: 0, temperature: 0.0, top_p: 1.0, seed: 0, index: 0, drawn: 0,
                                       end_tokens: ends.as_ptr(), end_token_count: ends.len() };
         print!("{}", text);
         must(|e| plumb_session_generate(session, 0, &options, print, decoder, e));

@@ -6,9 +6,9 @@ use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, 
 const ABI_VERSION: u32 = 3; // of the plumb.h that the declarations below are from
 type Handle = *mut c_void;
 #[repr(C)]
-struct TrainerOptions { size: u32, draw_weights: i32, ranks: i32, recipe: *const u8, recipe_size: usize }
+struct TrainerOptions { size: u32, draw_weights: i32, ranks: i32, recipe: *const u8 }
 #[repr(C)]
-struct SampleOptions { size: u32, greedy: i32 } // fields beyond `size` have their defaults
+struct SampleOptions { size: u32 } // fields beyond `size` are 0: temperature 0 takes the likeliest token
 type Token = extern "C" fn(Handle, i32) -> i32;
 type Out<'a> = &'a mut Handle;
 extern "C" {
@@ -48,7 +48,7 @@ extern "C" fn print(decoder: Handle, token: i32) -> i32 {
 fn main() {
     let text = "n_layer: 1 n_head: 2 d_model: 16 context_length: 8 vocab_size: 10
                 block { placement: \"pre\" norm: \"rms_norm\" }";
-    let recipe = "batch_size: 1 learning_rate: 0.03";
+    let recipe = "batch_size: 1 learning_rate: 0.03\0";
     let (mut runtime, mut spec, mut model) = (null_mut(), null_mut(), null_mut());
     let (mut trainer, mut session) = (null_mut(), null_mut());
     let (mut tokenizer, mut decoder) = (null_mut(), null_mut());
@@ -59,7 +59,7 @@ fn main() {
         must(|e| plumb_model_create(runtime, spec, &mut model, e));
         must(|e| plumb_model_init(model, 1, e));
         let options = TrainerOptions { size: size_of::<TrainerOptions>() as u32, draw_weights: 0, ranks: 0,
-                                       recipe: recipe.as_ptr(), recipe_size: recipe.len() };
+                                       recipe: recipe.as_ptr() };
         must(|e| plumb_trainer_create(model, &options, &mut trainer, e));
         let (inputs, targets) = (digits.as_ptr(), digits[1..].as_ptr());
         for _ in 0..20 {
@@ -70,7 +70,7 @@ fn main() {
         must(|e| plumb_tokenizer_create(0, "0123456789".as_ptr(), 10, 0, &mut tokenizer, e));
         must(|e| plumb_decoder_create(tokenizer, digits.as_ptr(), 4, &mut decoder, e));
         print!("0123, and then ");
-        let greedy = SampleOptions { size: size_of::<SampleOptions>() as u32, greedy: 1 };
+        let greedy = SampleOptions { size: size_of::<SampleOptions>() as u32 };
         must(|e| plumb_session_generate(session, 0, &greedy, print, decoder, e));
         println!();
     }

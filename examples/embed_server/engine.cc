@@ -158,9 +158,8 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   }
   plumb::SampleOptions options;
   options.max_tokens = max_tokens_[prompt].value_or(0);
-  // With temperature 0 or top_p 0 only the most likely token remains.
-  options.greedy = request_.temperature == 0 || request_.top_p == 0;
-  if (!options.greedy) options.temperature = request_.temperature;
+  // With top_p 0 only the most likely token remains, as with temperature 0.
+  options.temperature = request_.top_p == 0 ? 0 : request_.temperature;
   if (request_.top_p > 0) options.top_p = request_.top_p;
   options.seed = seed_;
   options.index = choice;

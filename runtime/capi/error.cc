@@ -90,6 +90,13 @@ absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes
       absl::StrCat(name, " is ", size, ", more than memory can hold"));
 }
 
+absl::Status CheckStructSize(absl::string_view name, uint32_t size) {
+  constexpr uint32_t kMaxSize = 4096;  // no version of a struct is larger
+  if (size >= sizeof(size) && size <= kMaxSize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": struct_size is not set to sizeof the struct, it is ", size));
+}
+
 void WriteText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {
   if (needed != nullptr) *needed = text.size();
   if (buffer == nullptr || capacity == 0) return;

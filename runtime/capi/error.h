@@ -45,6 +45,9 @@ absl::Status NullArgument(absl::string_view name);
 // product with it overflows.
 absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes = 1);
 
+// Fails with kInvalidArgument if the size of a caller's struct is not set, or that of no version.
+absl::Status CheckStructSize(absl::string_view name, uint32_t size);
+
 // Returns `options`, with the fields beyond its struct_size set to 0; all 0 for NULL. Fails with
 // kInvalidArgument if struct_size is not set, or if a caller with a newer header sets an unknown
 // field.
@@ -55,13 +58,8 @@ absl::StatusOr<Options> Complete(const Options* options) {
   complete.struct_size = sizeof(Options);
   if (options == nullptr) return complete;
   const size_t size = options->struct_size;
-  if (size < sizeof(options->struct_size)) {
-    return absl::InvalidArgumentError("options: struct_size is not set to sizeof the struct");
-  }
-  constexpr size_t kMaxSize = 4096;  // no version of a struct is larger
-  if (size > kMaxSize) {
-    return absl::InvalidArgumentError("options: struct_size is not sizeof the struct");
-  }
+  const absl::Status has_size = CheckStructSize("options", options->struct_size);
+  if (!has_size.ok()) return has_size;
   const auto* const bytes = reinterpret_cast<const unsigned char*>(options);
   if (size > sizeof(Options) &&
       std::any_of(bytes + sizeof(Options), bytes + size, [](unsigned char c) { return c != 0; })) {
@@ -72,12 +70,30 @@ absl::StatusOr<Options> Complete(const Options* options) {
   return complete;
 }
 
+// Returns the text, "" for NULL.
+inline absl::string_view GetText(const char* text) { return text == nullptr ? "" : text; }
+
 // Copies `from` as far as the caller's struct reaches.
 template <class Result>
-void CopyOut(const Result& from, Result* to) {
+void CopyStruct(const Result& from, Result* to) {
   const uint32_t size = to->struct_size;
   std::memcpy(to, &from, std::min<size_t>(size, sizeof(Result)));
   to->struct_size = size;
+}
+
+// Fails with kInvalidArgument if an output is NULL or its struct_size is not set.
+template <class Result>
+absl::Status CheckOutput(absl::string_view name, const Result* to) {
+  if (to == nullptr) return NullArgument(name);
+  return CheckStructSize(name, to->struct_size);
+}
+
+// Copies a result to the caller's struct. Errors: those of CheckOutput.
+template <class Result>
+absl::Status CopyOut(const Result& from, absl::string_view name, Result* to) {
+  const absl::Status status = CheckOutput(name, to);
+  if (status.ok()) CopyStruct(from, to);
+  return status;
 }
 
 // Copies `text` to a caller's buffer, cut to `capacity` and ended with 0. *needed becomes its

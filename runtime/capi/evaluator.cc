@@ -259,7 +259,6 @@ const float* plumb_evaluator_logits(const plumb_evaluator* evaluator) {
 plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, size_t i,
                                       plumb_tensor* tensor, plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
-    if (tensor == nullptr) return NullArgument("tensor");
     PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
     if (!evaluator->has_run) {
       return absl::FailedPreconditionError("no run was done, so there is no gradient");

@@ -89,8 +89,7 @@ absl::Status ProfileRows::WriteRow(size_t i, plumb_profile_row* row) {
     given.flops = of.flops;
     given.bytes = of.bytes;
   }
-  capi::CopyOut(given, row);
-  return absl::OkStatus();
+  return capi::CopyOut(given, "row", row);
 }
 
 }  // namespace plumb::capi

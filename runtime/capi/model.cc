@@ -143,11 +143,28 @@ absl::Status WriteTensor(const ModelState& model, size_t i, float* data, plumb_t
     return absl::OutOfRangeError(
         absl::StrCat("there is no tensor ", i, ": the model has ", layout.entries.size()));
   }
-  CopyOut(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), tensor);
-  return absl::OkStatus();
+  return CopyOut(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), "tensor", tensor);
 }
 
 namespace {
+
+plumb_model_info GetInfo(const ModelContext& context) {
+  const ModelDims& dims = context.model.dims;
+  plumb_model_info given = {};
+  given.n_layer = dims.n_layer;
+  given.d_model = dims.d_model;
+  given.n_head = dims.n_head;
+  given.vocab_size = dims.vocab_size;
+  given.context_length = dims.context_length;
+  for (const ParameterSpec& parameter : context.parameters) {
+    given.parameters += parameter.shape.num_elements();
+  }
+  given.weight_bytes = given.parameters * static_cast<int64_t>(sizeof(float));
+  given.cache_bytes = CacheBytes(context.model);
+  given.bidirectional = context.model.bidirectional ? 1 : 0;
+  given.token_types = static_cast<int32_t>(context.model.token_types);
+  return given;
+}
 
 absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const ModelSpec& spec) {
   auto state = std::make_shared<ModelState>();
@@ -175,7 +192,16 @@ ParameterStore* GetOrCreateStore(ModelState* model) {
   return model->parameters.get();
 }
 
+// Fails while a trainer has states that belong to the present weights.
+absl::Status RequireNoTrainer(const ModelState& model) {
+  if (model.trainers == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the model has a trainer, whose optimizer states belong to its weights: free it first, or "
+      "write to the tensors");
+}
+
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
+  PLUMB_RETURN_IF_ERROR(RequireNoTrainer(*model));
   PLUMB_RETURN_IF_ERROR(file.status());
   ParameterStore* const store = GetOrCreateStore(model);
   PLUMB_RETURN_IF_ERROR(store->Read(*file, WeightPrefix(*file)));
@@ -285,29 +311,17 @@ plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer, si
   });
 }
 
-void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
-  if (model == nullptr || info == nullptr) return;
-  const plumb::ModelContext& context = *model->state->context;
-  const plumb::ModelDims& dims = context.model.dims;
-  plumb_model_info given = {};
-  given.n_layer = dims.n_layer;
-  given.d_model = dims.d_model;
-  given.n_head = dims.n_head;
-  given.vocab_size = dims.vocab_size;
-  given.context_length = dims.context_length;
-  for (const plumb::ParameterSpec& parameter : context.parameters) {
-    given.parameters += parameter.shape.num_elements();
-  }
-  given.weight_bytes = given.parameters * static_cast<int64_t>(sizeof(float));
-  given.cache_bytes = plumb::capi::CacheBytes(context.model);
-  given.bidirectional = context.model.bidirectional ? 1 : 0;
-  given.token_types = static_cast<int32_t>(context.model.token_types);
-  plumb::capi::CopyOut(given, info);
+plumb_status plumb_model_get_info(const plumb_model* model, plumb_model_info* info,
+                                  plumb_error** error) {
+  return Call(model, "model", error, [&] {
+    return plumb::capi::CopyOut(plumb::capi::GetInfo(*model->state->context), "info", info);
+  });
 }
 
 plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     ModelState& state = *model->state;
+    PLUMB_RETURN_IF_ERROR(plumb::capi::RequireNoTrainer(state));
     if (state.parameters == nullptr) {
       double bytes = 0;
       for (const plumb::ParameterSpec& parameter : state.context->parameters) {
@@ -381,7 +395,6 @@ size_t plumb_model_tensor_count(const plumb_model* model) {
 plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor* tensor,
                                 plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    if (tensor == nullptr) return NullArgument("tensor");
     const ModelState& state = *model->state;
     PLUMB_RETURN_IF_ERROR(state.RequireWeights());
     const bool exists = i < state.parameters->layout().entries.size();

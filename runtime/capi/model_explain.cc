@@ -127,11 +127,8 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
     return absl::InvalidArgumentError(
         absl::StrCat("options: seq must be in 1..context_length (", context_length, "), is ", seq));
   }
-  PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
-  const absl::string_view text = options.recipe == nullptr
-                                     ? absl::string_view()
-                                     : absl::string_view(options.recipe, options.recipe_size);
-  PLUMB_ASSIGN_OR_RETURN(const TrainSpec recipe, ParseTrainSpec(text, "recipe", {}));
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec recipe,
+                         ParseTrainSpec(GetText(options.recipe), "recipe", {}));
   PLUMB_ASSIGN_OR_RETURN(const UpdatePlan updates,
                          PlanUpdates(recipe, context.model, context.parameters));
   BuildOptions program = TrainProgram(recipe, updates.frozen);
@@ -187,7 +184,6 @@ absl::StatusOr<plumb_work> ComputeWork(const ModelContext& context, int32_t pass
 }  // namespace plumb::capi
 
 using plumb::capi::Call;
-using plumb::capi::NullArgument;
 
 plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_options* options,
                                  char* buffer, size_t capacity, size_t* needed,
@@ -201,17 +197,12 @@ plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_o
 }
 
 plumb_status plumb_model_work(const plumb_model* model, int32_t pass, int64_t tokens,
-                              int32_t weights, const char* recipe, size_t recipe_size,
-                              plumb_work* work, plumb_error** error) {
+                              int32_t weights, const char* recipe, plumb_work* work,
+                              plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    if (work == nullptr) return NullArgument("work");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("recipe_size", recipe_size));
-    const absl::string_view text =
-        recipe == nullptr ? absl::string_view() : absl::string_view(recipe, recipe_size);
-    PLUMB_ASSIGN_OR_RETURN(
-        const plumb_work given,
-        plumb::capi::ComputeWork(*model->state->context, pass, tokens, weights, text));
-    plumb::capi::CopyOut(given, work);
-    return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(const plumb_work given,
+                           plumb::capi::ComputeWork(*model->state->context, pass, tokens, weights,
+                                                    plumb::capi::GetText(recipe)));
+    return plumb::capi::CopyOut(given, "work", work);
   });
 }

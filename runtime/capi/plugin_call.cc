@@ -26,7 +26,8 @@ int32_t plumb_current_plugin_call(plumb_plugin_call* call) {
   const plumb::PluginCall* const current = plumb::CurrentPluginCall();
   if (current == nullptr) return 0;
   if (call == nullptr) return 1;
-  plumb::capi::CopyOut(plumb::capi::ToCall({*current, 0, 0}), call);
+  if (call->struct_size < sizeof(call->struct_size)) return -1;
+  plumb::capi::CopyStruct(plumb::capi::ToCall({*current, 0, 0}), call);
   return 1;
 }
 
@@ -36,11 +37,12 @@ int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
   plumb::SeenPluginCall seen[kMax];
   const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMax));
   const uint32_t size = calls->struct_size;  // the host's struct may have another version
+  if (size < sizeof(size)) return -1;
   auto* const bytes = reinterpret_cast<unsigned char*>(calls);
   for (int32_t i = 0; i < n; ++i) {
     auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);
     call->struct_size = size;
-    plumb::capi::CopyOut(plumb::capi::ToCall(seen[i]), call);
+    plumb::capi::CopyStruct(plumb::capi::ToCall(seen[i]), call);
   }
   return n;
 }

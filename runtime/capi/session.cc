@@ -158,12 +158,11 @@ absl::StatusOr<TokenSampler*> GetSampler(plumb_session* session,
     return absl::InvalidArgumentError("options: max_tokens and drawn cannot be negative");
   }
   SamplingOptions sampling;
-  sampling.temperature = options.temperature == 0 ? 1 : options.temperature;
-  if (options.greedy != 0) sampling.temperature = 0;
+  sampling.temperature = options.temperature;
   sampling.top_k = options.top_k;
   sampling.top_p = options.top_p == 0 ? 1 : options.top_p;
-  const int32_t drawn_from =
-      options.vocabulary == 0 ? static_cast<int32_t>(vocabulary) : options.vocabulary;
+  const auto drawn_from =
+      static_cast<int32_t>(options.vocabulary == 0 ? vocabulary : options.vocabulary);
   absl::optional<TokenSampler>& sampler = session->sampler;
   if (sampler.has_value() && sampler->vocab_size() == drawn_from &&
       sampler->options().temperature == sampling.temperature &&
@@ -189,7 +188,9 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
                       plumb_token_fn token, void* user) {
   session->finish_reason = PLUMB_FINISH_NONE;
   PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
-  const absl::StatusOr<plumb_sample_options> options = Complete(given);
+  const plumb_sample_options defaults = PLUMB_SAMPLE_OPTIONS_INIT;
+  const absl::StatusOr<plumb_sample_options> options =
+      Complete(given == nullptr ? &defaults : given);
   if (!options.ok()) return options.status();
   if (!session->has_logits[static_cast<size_t>(sequence)]) {
     return absl::FailedPreconditionError(
@@ -328,7 +329,6 @@ plumb_status plumb_session_profile(plumb_session* session, int32_t on, plumb_err
 plumb_status plumb_session_profile_row(plumb_session* session, size_t i, plumb_profile_row* row,
                                        plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
-    if (row == nullptr) return NullArgument("row");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     return session->profile.WriteRow(i, row);
   });

@@ -78,11 +78,7 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
                                             const plumb_trainer_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_trainer_options options, Complete(given));
   TrainerRequest request;
-  PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
-  const absl::string_view recipe = options.recipe == nullptr
-                                       ? absl::string_view()
-                                       : absl::string_view(options.recipe, options.recipe_size);
-  PLUMB_ASSIGN_OR_RETURN(request.spec, ParseTrainSpec(recipe, "recipe", {}));
+  PLUMB_ASSIGN_OR_RETURN(request.spec, ParseTrainSpec(GetText(options.recipe), "recipe", {}));
   const int64_t context_length = model.context->model.dims.context_length;
   request.seq = options.seq == 0 ? context_length : options.seq;
   if (request.seq < 1 || request.seq > context_length) {
@@ -198,6 +194,7 @@ absl::Status CheckWhole(const plumb_trainer& trainer, size_t n) {
 
 // Does a step on the batches that were set.
 absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
+  if (info != nullptr) PLUMB_RETURN_IF_ERROR(CheckOutput("info", info));
   if (trainer->shares_states) {
     return absl::FailedPreconditionError("plumb_trainer_share_states: there are no steps in it");
   }
@@ -213,8 +210,7 @@ absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
   given.gradient_norm = result.grad_norm;
   given.learning_rate = result.learning_rate;
   given.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  CopyOut(given, info);
-  return absl::OkStatus();
+  return CopyOut(given, "info", info);
 }
 
 absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step, void* user) {
@@ -275,15 +271,13 @@ plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
 plumb_status plumb_trainer_plan(const plumb_model* model, const plumb_trainer_options* options,
                                 plumb_trainer_memory* memory, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    if (memory == nullptr) return NullArgument("memory");
     const ModelState& state = *model->state;
     PLUMB_ASSIGN_OR_RETURN(const plumb::capi::TrainerRequest request,
                            plumb::capi::CheckOptions(state, options));
     PLUMB_ASSIGN_OR_RETURN(
         const plumb::TrainMemory planned,
         plumb::PlanTrainMemory(*state.context, request.spec, request.seq, request.ranks));
-    plumb::capi::CopyOut(plumb::capi::ToPublic(planned), memory);
-    return absl::OkStatus();
+    return plumb::capi::CopyOut(plumb::capi::ToPublic(planned), "memory", memory);
   });
 }
 
@@ -308,9 +302,12 @@ int64_t plumb_trainer_steps(const plumb_trainer* trainer) {
   return trainer == nullptr ? 0 : trainer->session->step();
 }
 
-void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory) {
-  if (trainer == nullptr || memory == nullptr) return;
-  plumb::capi::CopyOut(plumb::capi::ToPublic(trainer->session->planned_memory()), memory);
+plumb_status plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory,
+                                      plumb_error** error) {
+  return Call(trainer, "trainer", error, [&] {
+    return plumb::capi::CopyOut(plumb::capi::ToPublic(trainer->session->planned_memory()), "memory",
+                                memory);
+  });
 }
 
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
@@ -356,7 +353,6 @@ void plumb_trainer_cancel(plumb_trainer* trainer) {
 plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plumb_tensor* tensor,
                                     plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (tensor == nullptr) return NullArgument("tensor");
     if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
     }

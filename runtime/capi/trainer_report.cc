@@ -48,7 +48,6 @@ absl::StatusOr<plumb_probe> MakeFigure(const ProbeResult& result, size_t i) {
 }  // namespace plumb::capi
 
 using plumb::capi::Call;
-using plumb::capi::NullArgument;
 
 plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const char* const* points,
                                  size_t count, plumb_probe_fn probe, void* user,
@@ -65,13 +64,11 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
 plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer, size_t i, plumb_probe* probe,
                                      plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (probe == nullptr) return NullArgument("probe");
     const plumb::ProbeResult* const result = trainer->session->probe();
     if (result == nullptr) return absl::OutOfRangeError("the last step was not probed");
     PLUMB_ASSIGN_OR_RETURN(plumb_probe figures, plumb::capi::MakeFigure(*result, i));
     figures.step = result->step;
-    plumb::capi::CopyOut(figures, probe);
-    return absl::OkStatus();
+    return plumb::capi::CopyOut(figures, "probe", probe);
   });
 }
 
@@ -86,7 +83,6 @@ plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on, plumb_err
 plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i, plumb_profile_row* row,
                                        plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (row == nullptr) return NullArgument("row");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     return trainer->profile.WriteRow(i, row);
   });

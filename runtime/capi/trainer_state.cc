@@ -85,12 +85,10 @@ plumb_status plumb_trainer_check(const plumb_trainer* trainer, plumb_error** err
 plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, size_t i,
                                  plumb_tensor* tensor, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (tensor == nullptr) return NullArgument("tensor");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindState(*trainer, kind, i));
-    plumb::capi::CopyOut(plumb::capi::TensorAt(found->name, found->type.shape, GetData(*found)),
-                         tensor);
-    return absl::OkStatus();
+    return plumb::capi::CopyOut(
+        plumb::capi::TensorAt(found->name, found->type.shape, GetData(*found)), "tensor", tensor);
   });
 }
 

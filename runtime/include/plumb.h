@@ -207,12 +207,12 @@ typedef struct plumb_plugin_call {
   { sizeof(plumb_plugin_call), 0, NULL, NULL, NULL, 0 }
 
 /* Finds the call of a norm that the calling thread is in.
- * Returns: 1, or 0 if the thread is in no such call.
+ * Returns: 1, 0 if the thread is in no such call, or -1 if call->struct_size is not set.
  * Thread-safety: any thread, and signal handlers. */
 PLUMB_API int32_t plumb_current_plugin_call(plumb_plugin_call* call);
 /* Lists the norm calls that all threads of the process are in, at most `capacity` and at most 64.
  * Only calls[0].struct_size needs to be set; all elements have that size.
- * Returns: the number of calls.
+ * Returns: the number of calls, or -1 if it is not set.
  * Thread-safety: any thread, and signal handlers. */
 PLUMB_API int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity);
 
@@ -298,8 +298,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime
                                                           plumb_model** model, plumb_error** error);
 /* Frees the handle; trainers, sessions and evaluators keep the model. */
 PLUMB_API void plumb_model_free(plumb_model* model);
-/* Fills in the first info->struct_size bytes of *info. Requires: the caller has set struct_size. */
-PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* info);
+/* Returns the dimensions and sizes of the model in *info. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_get_info(const plumb_model* model,
+                                                            plumb_model_info* info,
+                                                            plumb_error** error);
 
 /* Describes the resolved model: what `plumb describe` prints. JSON, with the fields of
  * model.schema.json. */
@@ -338,10 +340,9 @@ typedef struct plumb_explain_options {
   int64_t layer;      /* from 0; PLUMB_EXPLAIN_LAYER_SVG only */
   int64_t batch, seq; /* sequences (0: 1), and tokens of each (0: the model's context_length) */
   const char* recipe; /* see plumb_trainer_options */
-  size_t recipe_size;
 } plumb_explain_options;
 #define PLUMB_EXPLAIN_OPTIONS_INIT \
-  { sizeof(plumb_explain_options), 0, 0, 1, 0, NULL, 0 }
+  { sizeof(plumb_explain_options), 0, 0, 1, 0, NULL }
 
 /* Prints a stage of the compiler, for people: the text changes with each version. Each call does
  * the work again, so a large buffer is cheaper than a query of the length.
@@ -372,8 +373,8 @@ typedef struct plumb_work {
  * `tokens` outside 1 .. context_length. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
                                                         int64_t tokens, int32_t weights,
-                                                        const char* recipe, size_t recipe_size,
-                                                        plumb_work* work, plumb_error** error);
+                                                        const char* recipe, plumb_work* work,
+                                                        plumb_error** error);
 
 /* Lists the names that plumb_trainer_probe takes, one per line, in the order of the data flow. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model,
@@ -382,14 +383,15 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_probe_points(const plumb_mode
                                                                 plumb_error** error);
 
 /* Draws the weights from a seed, as `plumb train` does.
- * Errors: PLUMB_STATUS_RESOURCE_EXHAUSTED. */
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer;
+ * PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
                                                         plumb_error** error);
 /* Reads the weights from a safetensors file with plumb's names, in f32, which plumb_model_save or
  * plumb_trainer_save wrote; or from the content of one in memory, which is not kept. From a file of
  * PLUMB_STATE_OPTIMIZER tensors alone it reads the average of the weights (the recipe's ema_decay).
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists missing, unknown and misshapen tensors; the weights
- * are unchanged. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists missing, unknown and misshapen tensors;
+ * PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer. The weights are unchanged. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
                                                         plumb_error** error);
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
@@ -631,7 +633,6 @@ typedef struct plumb_trainer_options {
    * fields for data, evaluation, checkpoints and divergence apply to runs in a directory, and have
    * no effect here. */
   const char* recipe;
-  size_t recipe_size;
   int64_t seq;     /* max tokens of a sequence; 0: the model's context_length */
   int64_t reserve; /* bytes that must fit into memory next to the trainer, for an evaluator, say */
   /* The processes that train together; NULL: this one alone. Each rank computes its units of every
@@ -648,7 +649,7 @@ typedef struct plumb_trainer_options {
   const plumb_communicator* communicator;
 } plumb_trainer_options;
 #define PLUMB_TRAINER_OPTIONS_INIT \
-  { sizeof(plumb_trainer_options), 0, 0, NULL, 0, 0, 0, NULL }
+  { sizeof(plumb_trainer_options), 0, 0, NULL, 0, 0, NULL }
 
 /* Memory of a trainer in bytes. All of it is allocated from the first step to the last. */
 typedef struct plumb_trainer_memory {
@@ -723,7 +724,9 @@ PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
 /* Returns the number of completed steps. */
 PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer);
 /* Returns the memory, as plumb_trainer_plan does. */
-PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_memory(const plumb_trainer* trainer,
+                                                                plumb_trainer_memory* memory,
+                                                                plumb_error** error);
 
 /* Does one optimizer step on inputs [micro-batch, row, position] and targets of the same shape: the
  * id of the next token, or -1 for one that does not count for the loss, such as those of a prompt
@@ -985,15 +988,15 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* ses
                                                               int32_t sequence, int64_t length,
                                                               plumb_error** error);
 
-/* Options of plumb_session_generate. The defaults sample from the model's distribution until the
- * context is full. */
+/* Options of plumb_session_generate. NULL and the initializer sample from the model's distribution
+ * until the context is full. */
 typedef struct plumb_sample_options {
   uint32_t struct_size;
-  int32_t greedy;     /* 1: takes the most likely token, and ignores top_k, top_p, temperature */
   int64_t max_tokens; /* max tokens to draw, also beyond the context; 0: until it is full */
-  int32_t top_k;      /* sample from the k most likely tokens; 0: from all */
-  int32_t vocabulary; /* only ids below this are drawn; 0: all of the model's */
-  double temperature; /* divides the logits; 0: 1 */
+  int64_t top_k;      /* sample from the k most likely tokens; 0: from all */
+  int64_t vocabulary; /* only ids below this are drawn; 0: all of the model's */
+  /* Divides the logits. 0: takes the most likely token, and ignores top_k and top_p. */
+  double temperature;
   double top_p; /* sample from the fewest likeliest tokens with this total probability; 0: 1 */
   uint64_t seed, index; /* random stream; samples of one seed differ by their index */
   int64_t drawn;        /* number of tokens already drawn from the stream */
@@ -1002,7 +1005,7 @@ typedef struct plumb_sample_options {
   size_t end_token_count;
 } plumb_sample_options;
 #define PLUMB_SAMPLE_OPTIONS_INIT \
-  { sizeof(plumb_sample_options), 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, NULL, 0 }
+  { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, NULL, 0 }
 
 /* Reasons why plumb_session_generate ended. */
 enum {
@@ -1248,18 +1251,18 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_executor) == 24, "plumb_executor");
 PLUMB_STATIC_ASSERT(sizeof(plumb_runtime_options) == 80, "plumb_runtime_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 40, "plumb_plugin_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_model_info) == 80, "plumb_model_info");
-PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 48, "plumb_explain_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 40, "plumb_explain_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_work) == 24, "plumb_work");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_in_file) == 32, "plumb_tensor_in_file");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor) == 64, "plumb_tensor");
 PLUMB_STATIC_ASSERT(sizeof(plumb_communicator) == 96, "plumb_communicator");
-PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 56, "plumb_trainer_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 48, "plumb_trainer_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_memory) == 72, "plumb_trainer_memory");
 PLUMB_STATIC_ASSERT(sizeof(plumb_step_info) == 56, "plumb_step_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_probe) == 120, "plumb_probe");
 PLUMB_STATIC_ASSERT(sizeof(plumb_profile_row) == 48, "plumb_profile_row");
 PLUMB_STATIC_ASSERT(sizeof(plumb_session_options) == 12, "plumb_session_options");
-PLUMB_STATIC_ASSERT(sizeof(plumb_sample_options) == 80, "plumb_sample_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_sample_options) == 88, "plumb_sample_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_step) == 88, "plumb_run_step");
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 112, "plumb_run_training");

@@ -50,14 +50,14 @@ struct SessionOptions {
 
 struct SampleOptions {
   std::int64_t max_tokens = 0;  // max to draw, also beyond the context; 0: until it is full
-  bool greedy = false;          // takes the most likely token; ignores temperature, top_k, top_p
-  double temperature = 1;       // divides the logits, > 0
-  std::int32_t top_k = 0;       // sample from the k most likely tokens; 0: from all
+  // Divides the logits. 0: takes the most likely token, and ignores top_k and top_p.
+  double temperature = 1;
+  std::int64_t top_k = 0;       // sample from the k most likely tokens; 0: from all
   double top_p = 1;             // sample from the fewest tokens with this probability, > 0
   std::uint64_t seed = 0;       // selects the random stream
   std::uint64_t index = 0;      // distinguishes samples of one seed
   std::int64_t drawn = 0;       // number of tokens already drawn from the stream
-  std::int32_t vocabulary = 0;  // only ids below this are drawn; 0: all
+  std::int64_t vocabulary = 0;  // only ids below this are drawn; 0: all
   std::vector<std::int32_t> end_tokens = {};  // end the text; not passed to the callback
 };
 
@@ -131,13 +131,8 @@ class Session {
       return Error(Code::kInvalidArgument,
                    "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
     }
-    if (options.temperature == 0 && !options.greedy) {
-      return Error(Code::kInvalidArgument,
-                   "temperature must be above 0, is 0; greedy takes the most likely token");
-    }
     auto given = internal::Sized<plumb_sample_options>();
     given.max_tokens = options.max_tokens;
-    given.greedy = options.greedy ? 1 : 0;
     given.top_k = options.top_k;
     given.temperature = options.temperature;
     given.top_p = options.top_p;

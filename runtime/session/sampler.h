@@ -14,7 +14,7 @@ namespace plumb {
 
 struct SamplingOptions {
   double temperature = 1.0;  // 0: always the most likely token
-  int top_k = 0;             // keep the k most likely tokens; 0: all
+  int64_t top_k = 0;         // keep the k most likely tokens; 0: all
   double top_p = 1.0;        // keep the smallest set of likeliest tokens with this total; 1: all
   uint64_t seed = 1;         // seed of the streams that the caller passes to Draw
 };

@@ -231,8 +231,7 @@ struct TrainedModel::Impl {
     if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens must be >= 0");
     api::SampleOptions drawing;
     drawing.max_tokens = 1;
-    drawing.greedy = options.temperature == 0;
-    if (!drawing.greedy) drawing.temperature = options.temperature;
+    drawing.temperature = options.temperature;
     drawing.top_k = options.top_k;
     drawing.top_p = options.top_p;
     drawing.seed = options.seed;

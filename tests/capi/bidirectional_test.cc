@@ -35,7 +35,7 @@ class BidirectionalApiTest : public CapiTest {
 TEST_F(BidirectionalApiTest, InfoIsBidirectionalWithoutSessions) {
   const ModelHandle model = Bert();
   auto info = MakeStruct<plumb_model_info>();
-  plumb_model_get_info(model.get, &info);
+  EXPECT_PLUMB_OK(plumb_model_get_info(model.get, &info, err));
   EXPECT_EQ(info.bidirectional, 1);
   EXPECT_EQ(info.token_types, 2);
   SessionHandle session;
@@ -43,13 +43,13 @@ TEST_F(BidirectionalApiTest, InfoIsBidirectionalWithoutSessions) {
                     &session.get),
               HasSubstr("the model is bidirectional"));
   auto work = MakeStruct<plumb_work>();
-  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_TRAINING, 4, PLUMB_WEIGHTS_F32, nullptr, 0,
-                                   &work, err));
+  EXPECT_PLUMB_OK(
+      plumb_model_work(model.get, PLUMB_PASS_TRAINING, 4, PLUMB_WEIGHTS_F32, nullptr, &work, err));
   EXPECT_GT(work.flops, 0);
   EXPECT_EQ(work.weight_bytes, 0);
-  EXPECT_EQ(plumb_model_work(model.get, PLUMB_PASS_FEED, 4, PLUMB_WEIGHTS_F32, nullptr, 0, &work,
-                             nullptr),
-            PLUMB_STATUS_FAILED_PRECONDITION);
+  EXPECT_EQ(
+      plumb_model_work(model.get, PLUMB_PASS_FEED, 4, PLUMB_WEIGHTS_F32, nullptr, &work, nullptr),
+      PLUMB_STATUS_FAILED_PRECONDITION);
 }
 
 TEST_F(BidirectionalApiTest, PaddingIsMasked) {

@@ -71,7 +71,6 @@ std::string Fails(plumb_status code, const Function& function, const Arguments&.
 inline plumb_trainer_options Recipe(const char* text, int64_t seq = 0) {
   auto options = MakeStruct<plumb_trainer_options>();
   options.recipe = text;
-  options.recipe_size = std::strlen(text);
   options.seq = seq;
   return options;
 }

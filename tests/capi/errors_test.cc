@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb.h returns an error for every invalid argument, and accepts options and buffers of any size.
+#include <functional>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "tests/capi/capi_fixture.h"
 #include "tests/session/scratch_dir.h"
@@ -89,6 +92,56 @@ TEST_F(CapiTest, RefusesHostsOfOtherMinorVersions) {
   }
 }
 
+TEST_F(CapiTest, OutputsNeedTheirSize) {
+  const ModelHandle model = CreateWithWeights();
+  const plumb_trainer_options recipe = Recipe("batch_size: 1");
+  TrainerHandle trainer;
+  EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &recipe, &trainer.get, err));
+  const std::vector<int32_t> ids(8, 1);
+  plumb_model_info info = {};
+  plumb_tensor tensor = {};
+  plumb_work work = {};
+  plumb_trainer_memory memory = {};
+  plumb_step_info step = {};
+  const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
+      [&](plumb_error** e) { return plumb_model_get_info(model.get, &info, e); },
+      [&](plumb_error** e) { return plumb_model_tensor(model.get, 0, &tensor, e); },
+      [&](plumb_error** e) {
+        return plumb_model_work(model.get, PLUMB_PASS_FEED, 1, 0, nullptr, &work, e);
+      },
+      [&](plumb_error** e) { return plumb_trainer_plan(model.get, &recipe, &memory, e); },
+      [&](plumb_error** e) { return plumb_trainer_get_memory(trainer.get, &memory, e); },
+      [&](plumb_error** e) {
+        return plumb_trainer_state(trainer.get, PLUMB_STATE_MODEL, 0, &tensor, e);
+      },
+      [&](plumb_error** e) {
+        return plumb_trainer_step(trainer.get, ids.data(), ids.data(), 8, &step, e);
+      }};
+  for (const auto& call : calls) {
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, call), HasSubstr("struct_size is not set"));
+  }
+  EXPECT_EQ(plumb_trainer_steps(trainer.get), 0);
+  plumb_plugin_call call = {};
+  EXPECT_EQ(plumb_plugin_calls(&call, 1), -1);
+}
+
+TEST_F(CapiTest, WeightsStayWhileATrainerLives) {
+  const ScratchDir dir;
+  const ModelHandle model = CreateWithWeights();
+  EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), err));
+  const plumb_trainer_options recipe = Recipe("batch_size: 1");
+  {
+    TrainerHandle trainer;
+    EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &recipe, &trainer.get, err));
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_init, model.get, 1),
+                HasSubstr("the model has a trainer"));
+    Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load, model.get, dir.File("w").c_str());
+    Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load_memory, model.get, "x", 1);
+  }
+  EXPECT_PLUMB_OK(plumb_model_load(model.get, dir.File("w").c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+}
+
 // Options of an older header are shorter. Those of a newer one are longer, and valid if the rest is
 // 0.
 TEST_F(CapiTest, AcceptsOptionsOfOtherVersions) {
@@ -112,7 +165,7 @@ TEST_F(CapiTest, AcceptsOptionsOfOtherVersions) {
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
   plumb_model_info info = {};
   info.struct_size = offsetof(plumb_model_info, d_model);
-  plumb_model_get_info(model.get, &info);
+  EXPECT_PLUMB_OK(plumb_model_get_info(model.get, &info, err));
   EXPECT_EQ(info.n_layer, 2);
   EXPECT_EQ(info.d_model, 0);
 }

@@ -73,7 +73,7 @@ void ExpectCaches(const std::string& text) {
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
   auto info = MakeStruct<plumb_model_info>();
-  plumb_model_get_info(model.get, &info);
+  EXPECT_PLUMB_OK(plumb_model_get_info(model.get, &info, err));
   ASSERT_GT(info.cache_bytes, 0);
   for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8}) {
     const auto one = static_cast<size_t>(weights == PLUMB_WEIGHTS_BF16 ? info.cache_bytes / 2

@@ -108,7 +108,7 @@ class MappedTensorsTest : public CapiTest {
     const int32_t tokens[] = {1, 2, 3, 1};
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, tokens, 4, err));
     auto info = MakeStruct<plumb_model_info>();
-    plumb_model_get_info(model, &info);
+    EXPECT_PLUMB_OK(plumb_model_get_info(model, &info, err));
     return Logits(session.get, 0, static_cast<size_t>(info.vocab_size));
   }
 

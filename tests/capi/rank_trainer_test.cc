@@ -216,7 +216,7 @@ TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
     Run(4, [&](RankOfJob* rank) {
       EXPECT_PLUMB_OK(rank->Train(recipe, err));
       auto memory = MakeStruct<plumb_trainer_memory>();
-      plumb_trainer_get_memory(rank->trainer.get, &memory);
+      EXPECT_PLUMB_OK(plumb_trainer_get_memory(rank->trainer.get, &memory, err));
       EXPECT_GT(memory.exchange, 0);
       const std::lock_guard<std::mutex> lock(mutex);
       max = std::max(max, memory.total);

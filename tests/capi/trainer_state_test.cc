@@ -154,7 +154,7 @@ TEST_F(TrainerStateTest, TrainerTakesThePlannedMemory) {
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("reserve"));
   options.reserve = 0;
   EXPECT_PLUMB_OK(create(err));
-  plumb_trainer_get_memory(trainer.get, &taken);
+  EXPECT_PLUMB_OK(plumb_trainer_get_memory(trainer.get, &taken, err));
   EXPECT_EQ(std::memcmp(&planned, &taken, sizeof(planned)), 0);
 }
 

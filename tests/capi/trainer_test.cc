@@ -61,7 +61,7 @@ class TrainerTest : public ::testing::Test {
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, prompt, 3, err));
     const float* const logits = plumb_session_logits(session.get, 0);
     auto info = MakeStruct<plumb_model_info>();
-    plumb_model_get_info(model, &info);
+    EXPECT_PLUMB_OK(plumb_model_get_info(model, &info, err));
     return {logits, logits + info.vocab_size};
   }
 

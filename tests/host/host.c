@@ -112,7 +112,6 @@ static uint64_t Train(const char* gemm) {
   memset(&options, 0, sizeof(options));
   options.struct_size = sizeof(options);
   options.recipe = kRecipe;
-  options.recipe_size = strlen(kRecipe);
   Must(plumb_trainer_create(model, &options, &trainer, &error), &error);
   for (int step = 0; step < kSteps; ++step) {
     for (int i = 0; i < kTokens; ++i) {

@@ -100,8 +100,7 @@ static struct Life Begin(const struct Library* l, plumb_log_fn log, void* user) 
   memset(&recipe, 0, sizeof(recipe));
   recipe.struct_size = sizeof(recipe);
   recipe.recipe = kRecipe;
-  recipe.recipe_size = strlen(kRecipe);
-  Must(l, l->runtime_create(&options, &life.runtime, &error), error);
+  Must(l, l->runtime_create(PLUMB_ABI_VERSION, &options, &life.runtime, &error), error);
   Must(l, l->spec_from_text(kModel, strlen(kModel), "host", &spec, &error), error);
   Must(l, l->model_create(life.runtime, spec, &life.model, &error), error);
   Must(l, l->model_init(life.model, 1, &error), error);

@@ -76,8 +76,7 @@ int main() {
   const std::string recipe = "learning_rate: 0.01";
   plumb_trainer_options options = {};
   options.struct_size = sizeof(options);
-  options.recipe = recipe.data();
-  options.recipe_size = recipe.size();
+  options.recipe = recipe.c_str();
   Must(plumb_trainer_create(model, &options, &trainer, &error), error);
   std::vector<int32_t> inputs(plumb_trainer_step_tokens(trainer)), targets(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -303,7 +303,7 @@ class Training(unittest.TestCase):
         self.assertLess(losses[-1], losses[0] / 2)
         session = plumb.Session(made)
         session.feed([0, 1, 2])
-        self.assertEqual(session.generate(greedy=True, max_tokens=5), [3, 4, 0, 1, 2])
+        self.assertEqual(session.generate(temperature=0, max_tokens=5), [3, 4, 0, 1, 2])
 
     def test_progress_is_one_line_of_a_terminal(self):
         for is_terminal in (True, False):
@@ -630,7 +630,7 @@ class Training(unittest.TestCase):
 class Sampling(unittest.TestCase):
     def test_a_stream_is_what_generate_gives(self):
         session = plumb.Session(model(), weights="int8")
-        for options in ({"seed": 5}, {"seed": 5, "index": 1, "max_tokens": 3}, {"greedy": True}, {"vocabulary": 1}):
+        for options in ({"seed": 5}, {"seed": 5, "index": 1, "max_tokens": 3}, {"temperature": 0}, {"vocabulary": 1}):
             session.truncate(0)
             session.feed(1)
             whole = session.generate(**options)
@@ -690,11 +690,9 @@ class Sampling(unittest.TestCase):
             session.truncate(0)
             session.feed(1)
             logits = session.logits().tolist()
-            self.assertEqual(session.generate(greedy=True, max_tokens=1, seed=seed), [logits.index(max(logits))])
+            self.assertEqual(session.generate(temperature=0, max_tokens=1, seed=seed), [logits.index(max(logits))])
             with self.assertRaisesRegex(ValueError, "top_p"):
                 session.generate(top_p=0)
-            with self.assertRaisesRegex(ValueError, "greedy=True"):
-                session.generate(temperature=0)
 
     def test_several_sequences_grow_together(self):
         made = model()

@@ -148,7 +148,7 @@ TEST_F(RunsTest, OpenedRunSamplesLikeTheCommandLine) {
   session.Feed(0, ids).value();
   plumb::Decoder decoder = plumb::Decoder::Create(run.tokenizer, ids).value();
   plumb::SampleOptions options;
-  options.greedy = true;
+  options.temperature = 0;
   options.end_tokens = run.tokenizer.EndTokens().value();
   std::string text = "an";
   session.Generate(0, options, [&](int32_t token) { text += decoder.Next(token).value(); }).value();

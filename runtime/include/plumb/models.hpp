@@ -63,10 +63,12 @@ class Model {
     return Model(*std::move(made));
   }
 
-  // Returns the dimensions and sizes of the model.
+  // Returns the dimensions and sizes of the model; zeros for a model that was moved from.
   ModelInfo Info() const {
     auto info = internal::Sized<plumb_model_info>();
-    plumb_model_get_info(handle_.get(), &info);
+    static_cast<void>(internal::Call([&](plumb_error** error) {
+      return plumb_model_get_info(handle_.get(), &info, error);
+    }));
     return info;
   }
 
@@ -85,8 +87,7 @@ class Model {
     given.layer = options.layer;
     given.batch = options.batch;
     given.seq = options.seq;
-    given.recipe = options.recipe.data();
-    given.recipe_size = options.recipe.size();
+    given.recipe = options.recipe.c_str();
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
@@ -97,12 +98,11 @@ class Model {
   // part for the tensors that `recipe` freezes.
   Result<PLUMB_HPP_NAMESPACE::Work> Work(Pass pass, std::int64_t tokens,
                                          Weights weights = Weights::kF32,
-                                         std::string_view recipe = {}) const {
+                                         const std::string& recipe = {}) const {
     auto work = internal::Sized<plumb_work>();
     const Result<void> counted = internal::Call([&](plumb_error** error) {
       return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
-                              static_cast<std::int32_t>(weights), recipe.data(), recipe.size(),
-                              &work, error);
+                              static_cast<std::int32_t>(weights), recipe.c_str(), &work, error);
     });
     if (!counted) return counted.error();
     return work;

@@ -120,9 +120,11 @@ class Trainer {
     return memory;
   }
   // Returns the memory of this trainer.
-  TrainerMemory Memory() const noexcept {
+  TrainerMemory Memory() const {
     auto memory = internal::Sized<plumb_trainer_memory>();
-    plumb_trainer_get_memory(handle_.get(), &memory);
+    static_cast<void>(internal::Call([&](plumb_error** error) {
+      return plumb_trainer_get_memory(handle_.get(), &memory, error);
+    }));
     return memory;
   }
 
@@ -306,8 +308,7 @@ class Trainer {
   // Returns options that point into `options`.
   static plumb_trainer_options ToOptions(const TrainerOptions& options) {
     auto given = internal::Sized<plumb_trainer_options>();
-    given.recipe = options.recipe.data();
-    given.recipe_size = options.recipe.size();
+    given.recipe = options.recipe.c_str();
     given.seq = options.seq;
     given.draw_weights = options.draw_weights ? 1 : 0;
     given.reserve = options.reserve;

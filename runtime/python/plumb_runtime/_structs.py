@@ -43,7 +43,7 @@ class Tensor(Struct):
 
 class TrainerOptions(Struct):
     _fields_ = [("struct_size", c_uint32), ("draw_weights", c_int32), ("ranks", c_int32), ("recipe", c_char_p),
-                ("recipe_size", c_size_t), ("seq", c_int64), ("reserve", c_int64), ("communicator", c_void_p)]
+                ("seq", c_int64), ("reserve", c_int64), ("communicator", c_void_p)]
 
 
 class TrainerMemory(Struct):
@@ -67,8 +67,8 @@ class SessionOptions(Struct):
 
 
 class SampleOptions(Struct):
-    _fields_ = [("struct_size", c_uint32), ("greedy", c_int32), ("max_tokens", c_int64), ("top_k", c_int32),
-                ("vocabulary", c_int32), ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64),
+    _fields_ = [("struct_size", c_uint32), ("max_tokens", c_int64), ("top_k", c_int64), ("vocabulary", c_int64),
+                ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64),
                 ("index", c_uint64), ("drawn", c_int64), ("end_tokens", POINTER(c_int32)),
                 ("end_token_count", c_size_t)]
 
@@ -80,7 +80,7 @@ class EvaluatorOptions(Struct):
 
 class ExplainOptions(Struct):
     _fields_ = [("struct_size", c_uint32), ("stage", c_int32), ("layer", c_int64), ("batch", c_int64),
-                ("seq", c_int64), ("recipe", c_char_p), ("recipe_size", c_size_t)]
+                ("seq", c_int64), ("recipe", c_char_p)]
 
 
 class Work(Struct):

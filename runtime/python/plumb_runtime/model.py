@@ -8,7 +8,7 @@ import operator
 import os
 import weakref
 from ctypes import byref, c_void_p
-from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, TypeVar, Union
+from typing import Any, NamedTuple, Optional, SupportsIndex, TypeVar, Union
 
 from . import _structs as structs
 from ._arguments import Bytes, c_string, choice, instance, integer, utf8, weights_format
@@ -56,8 +56,8 @@ class Spec(Object):
 
 
 class ModelInfo(NamedTuple):
-    """Dimensions and sizes; None if the library is older than this package and lacks the field.
-    `bidirectional`: each token sees those after it. `token_types`: number of token types, 0 for none."""
+    """Dimensions and sizes. `bidirectional`: each token sees those after it. `token_types`: number of token types, 0
+    for none."""
     n_layer: int
     d_model: int
     n_head: int
@@ -66,17 +66,13 @@ class ModelInfo(NamedTuple):
     parameters: int
     weight_bytes: int
     cache_bytes: int
-    bidirectional: Optional[bool]
-    token_types: Optional[int]
+    bidirectional: bool
+    token_types: int
 
     @classmethod
-    def _of(cls, fill: Callable[[Any], object]) -> ModelInfo:
-        told = structs.ModelInfo(**dict.fromkeys(cls._fields, -1))  # no size is -1
-        fill(byref(told))
-        values: dict[str, Any] = {field: None if getattr(told, field) == -1 else getattr(told, field)
-                                  for field in cls._fields}
-        if values["bidirectional"] is not None:
-            values["bidirectional"] = values["bidirectional"] == 1
+    def _of(cls, info: structs.ModelInfo) -> ModelInfo:
+        values: dict[str, Any] = {field: getattr(info, field) for field in cls._fields}
+        values["bidirectional"] = values["bidirectional"] != 0
         return cls(**values)
 
 
@@ -120,7 +116,9 @@ class Model(Object):
     @property
     def info(self) -> ModelInfo:
         """The model's ModelInfo."""
-        return ModelInfo._of(lambda info: function("model_get_info")(self._live(), info))
+        info = structs.ModelInfo()
+        call("model_get_info", self._live(), byref(info))
+        return ModelInfo._of(info)
 
     def describe(self) -> dict[str, Any]:
         """Returns the resolved model as a dict: equations, Jacobians, routes, tensors (fields: model.schema.json)."""
@@ -133,11 +131,10 @@ class Model(Object):
         """Prints a stage of the compiler, for people: "graph", "gradients", "optimized", "memory plan" or "executable"
         of a training step, "prompt", "probes", "updates", "pytorch", the model as code for PyTorch, or "svg", the data
         flow of a layer of each kind or of `layer` (from 0)."""
-        encoded, number = utf8(recipe, "recipe"), choice(stage, "stage", _STAGES)
+        encoded, number = c_string(recipe, "recipe"), choice(stage, "stage", _STAGES)
         if layer is not None and stage == "svg":
             number += 1  # PLUMB_EXPLAIN_LAYER_SVG
-        options = structs.ExplainOptions(stage=number, layer=layer or 0, batch=batch, seq=seq, recipe=encoded,
-                                         recipe_size=len(encoded))
+        options = structs.ExplainOptions(stage=number, layer=layer or 0, batch=batch, seq=seq, recipe=encoded)
         with self._use() as handle:
             return text("model_explain", handle, byref(options)).decode()
 
@@ -153,10 +150,10 @@ class Model(Object):
     def work(self, training: bool, tokens: int, weights: str = "f32", recipe: Bytes = "") -> tuple[float, int]:
         """Returns the min work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward
         and backward (`training`) without what `recipe` freezes, or feeding a session."""
-        work, encoded = structs.Work(), utf8(recipe, "recipe")
+        work, encoded = structs.Work(), c_string(recipe, "recipe")
         with self._use() as handle:
             call("model_work", handle, 0 if training else 1, integer(tokens, "tokens"), weights_format(weights),
-                 encoded, len(encoded), byref(work))
+                 encoded, byref(work))
         return work.flops, work.weight_bytes
 
     def text(self) -> str:

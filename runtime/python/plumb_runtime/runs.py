@@ -138,8 +138,8 @@ class Run:
             session.feed(ids)
             decoder = self.tokenizer.decoder(ids)
             pieces = [decoder.next(token) for token in session.stream(
-                max_tokens=max_tokens, greedy=temperature == 0, temperature=temperature or 1.0, top_k=top_k,
-                top_p=top_p, seed=seed, vocabulary=min(self.tokenizer.vocab_size, self.model.info.vocab_size),
+                max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                vocabulary=min(self.tokenizer.vocab_size, self.model.info.vocab_size),
                 end_tokens=self.tokenizer.end_tokens)]
             return prompt + "".join(pieces) + decoder.finish()
 

@@ -72,18 +72,16 @@ class Session(Object):
             call("session_truncate", handle, int32(sequence, "sequence"), integer(length, "length"))
 
     def generate(self, sequence: int = 0, *, on_token: Optional[Callable[[int], object]] = None, max_tokens: int = 0,
-                 greedy: bool = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
+                 temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
                  index: int = 0, drawn: int = 0, vocabulary: int = 0, end_tokens: Ids = ()) -> list[int]:
         """Draws tokens and appends all but the last. Ends after max_tokens, also beyond the context, or, if that is 0,
         when the context is full; when one of end_tokens is drawn, which is not returned; or when on_token(id) returns
-        False. `finish_reason` has the reason. `greedy` takes the most likely token, and ignores temperature,
-        top_k and top_p. Samples of one seed differ by their index. Returns the ids."""
+        False. `finish_reason` has the reason. `temperature` 0 takes the most likely token, and ignores top_k
+        and top_p. Samples of one seed differ by their index. Returns the ids."""
         if top_p == 0:  # in C, 0 means the default
             raise ValueError("top_p must be above 0 and at most 1 (1 keeps all tokens), is 0")
-        if temperature == 0 and not greedy:
-            raise ValueError("temperature must be above 0, is 0; greedy=True takes the most likely token")
         ends, end_count, _kept = tokens(end_tokens, "end_tokens")
-        options = structs.SampleOptions(greedy=bool(greedy), max_tokens=max_tokens, top_k=top_k,
+        options = structs.SampleOptions(max_tokens=max_tokens, top_k=top_k,
                                         temperature=temperature, top_p=top_p, seed=seed, index=index, drawn=drawn,
                                         vocabulary=vocabulary, end_tokens=ctypes.cast(ends, POINTER(c_int32)),
                                         end_token_count=end_count)

@@ -87,8 +87,8 @@ class Trainer(Object):
                  reserve: int = 0) -> None:
         """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some.
         `reserve`: bytes that must fit into memory next to the trainer."""
-        encoded, made = utf8(recipe, "recipe"), c_void_p()
-        options = structs.TrainerOptions(recipe=encoded, recipe_size=len(encoded), seq=seq,
+        encoded, made = c_string(recipe, "recipe"), c_void_p()
+        options = structs.TrainerOptions(recipe=encoded, seq=seq,
                                          draw_weights=bool(draw_weights), reserve=reserve)
         with instance(model, Model, "model")._use() as handle:
             model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", encoded) is not None
@@ -104,8 +104,8 @@ class Trainer(Object):
     def plan(model: Model, recipe: Bytes = "", *, seq: int = 0, ranks: int = 0) -> TrainerMemory:
         """Computes the TrainerMemory of a trainer, without allocating it; with several `ranks` that of the one that
         needs most."""
-        encoded, memory = utf8(recipe, "recipe"), structs.TrainerMemory()
-        options = structs.TrainerOptions(recipe=encoded, recipe_size=len(encoded), seq=seq, ranks=ranks)
+        encoded, memory = c_string(recipe, "recipe"), structs.TrainerMemory()
+        options = structs.TrainerOptions(recipe=encoded, seq=seq, ranks=ranks)
         with instance(model, Model, "model")._use() as handle:
             call("trainer_plan", handle, byref(options), byref(memory))
         return TrainerMemory._of(memory)
@@ -114,7 +114,7 @@ class Trainer(Object):
     def memory(self) -> TrainerMemory:
         """The TrainerMemory of this trainer."""
         memory = structs.TrainerMemory()
-        function("trainer_get_memory")(self._live(), byref(memory))
+        call("trainer_get_memory", self._live(), byref(memory))
         return TrainerMemory._of(memory)
 
     def _look(self) -> Use:
