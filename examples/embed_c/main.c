@@ -13,17 +13,17 @@ static const char kRecipe[] = "max_steps: 200 batch_size: 4 learning_rate: 0.01"
 static const char kText[] = "the quick brown fox jumps over the lazy dog";
 enum { kSeq = 12, kPrompt = 3 };
 
-static int32_t ids[sizeof(kText)];
-static size_t count;
+static int32_t* ids;
+static int64_t count;
 static plumb_tokenizer* tokenizer;
 static plumb_decoder* decoder;
 static plumb_error* error;
 
-static int32_t FillBatch(void* user, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
+static int32_t FillBatch(void* user, int64_t step, int32_t* inputs, int32_t* targets, int64_t n) {
   (void)user;
-  for (size_t i = 0; i < n; ++i) {
-    const size_t row = i / kSeq;
-    const size_t at = ((size_t)step * 7 + row * 11) % (count - kSeq) + i % kSeq;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = i / kSeq;
+    const int64_t at = (step * 7 + row * 11) % (count - kSeq) + i % kSeq;
     inputs[i] = ids[at];
     targets[i] = ids[at + 1];
   }
@@ -61,11 +61,12 @@ int main(void) {
   Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error));
   Must(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, kText, strlen(kText), 0, &tokenizer,
                               &error));
-  Must(plumb_tokenizer_encode(tokenizer, kText, strlen(kText), ids, sizeof(ids) / sizeof(*ids),
-                              &count, &error));
-  Must(plumb_spec_from_text(kModel, strlen(kModel), "main.c", &spec, &error));
+  Must(plumb_tokenizer_encode(tokenizer, kText, strlen(kText), &ids, &count, &error));
+  Must(plumb_spec_from_text(kModel, "main.c", &spec, &error));
+  plumb_tokenizer_info words = PLUMB_TOKENIZER_INFO_INIT;
+  Must(plumb_tokenizer_get_info(tokenizer, &words, &error));
   char number[16];
-  snprintf(number, sizeof(number), "%d", (int)plumb_tokenizer_vocab_size(tokenizer));
+  snprintf(number, sizeof(number), "%d", (int)words.vocab_size);
   Must(plumb_spec_set(spec, "vocab_size", number, &error));
   Must(plumb_model_create(runtime, spec, &model, &error));
   Must(plumb_model_init(model, 1, &error));
@@ -94,5 +95,6 @@ int main(void) {
   plumb_session_free(session);
   plumb_tokenizer_free(tokenizer);
   plumb_decoder_free(decoder);
+  plumb_free(ids);
   return 0;
 }

@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
   plumb::Runtime runtime = plumb::Runtime::Create().value();
   plumb::Spec spec = plumb::Spec::FromFile(argv[1]).value();
   const plumb::Tokenizer tokenizer = plumb::Tokenizer::Characters(kNames).value();
-  spec.Set("vocab_size", tokenizer.VocabSize()).value();
+  spec.Set("vocab_size", tokenizer.Info().vocab_size).value();
   plumb::Model model = plumb::Model::Create(runtime, spec).value();
   model.Init(1).value();
   Train(model, tokenizer.Encode(kNames).value());

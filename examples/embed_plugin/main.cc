@@ -35,7 +35,7 @@ int main() try {
   const auto tokenizer = plumb::Tokenizer::Characters(kText).value();
   const std::vector<std::int32_t> text = tokenizer.Encode(kText).value();
   plumb::Spec spec = plumb::Spec::FromText(kModel, "main.cc").value();
-  spec.Set("vocab_size", tokenizer.VocabSize()).value();
+  spec.Set("vocab_size", tokenizer.Info().vocab_size).value();
   plumb::Model model = plumb::Model::Create(runtime, spec).value();
   model.Init(1).value();
 

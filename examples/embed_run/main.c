@@ -28,22 +28,26 @@ int main(int argc, char** argv) {
   plumb_tokenizer* tokenizer = NULL;
   plumb_decoder* decoder = NULL;
   plumb_session* session = NULL;
-  int32_t ids[1024], end[16];
-  size_t prefix = 0, count = 0, ends = 0;
+  plumb_tokenizer_info special = PLUMB_TOKENIZER_INFO_INIT;
+  int32_t* text = NULL;
+  int64_t count = 0;
   plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
   Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error));
   Must(plumb_run_open(runtime, argv[1], 0, &model, &tokenizer, NULL, &error));
-  Must(plumb_tokenizer_prefix(tokenizer, ids, 1024, &prefix, &error));
-  Must(plumb_tokenizer_encode(tokenizer, argv[2], strlen(argv[2]), ids + prefix, 1024 - prefix,
-                              &count, &error));
-  if (prefix + count > 1024) return fprintf(stderr, "TEXT is too long\n"), 1;
-  Must(plumb_tokenizer_end_tokens(tokenizer, end, 16, &ends, &error));
+  Must(plumb_tokenizer_get_info(tokenizer, &special, &error));
+  Must(plumb_tokenizer_encode(tokenizer, argv[2], strlen(argv[2]), &text, &count, &error));
+  const int64_t n = special.prefix_count + count;
+  int32_t* ids = malloc((size_t)(n + 1) * sizeof(*ids));
+  if (ids == NULL) return 1;
+  for (int64_t i = 0; i < n; ++i) {
+    ids[i] = i < special.prefix_count ? special.prefix[i] : text[i - special.prefix_count];
+  }
   Must(plumb_session_create(model, NULL, &session, &error));
-  Must(plumb_session_feed(session, 0, ids, prefix + count, &error));
-  Must(plumb_decoder_create(tokenizer, ids, prefix + count, &decoder, &error));
+  Must(plumb_session_feed(session, 0, ids, n, &error));
+  Must(plumb_decoder_create(tokenizer, ids, n, &decoder, &error));
   options.temperature = 0;
-  options.end_tokens = end;
-  options.end_token_count = ends;
+  options.end_tokens = special.end_tokens;
+  options.end_token_count = special.end_token_count;
   fputs(argv[2], stdout);
   Must(plumb_session_generate(session, 0, &options, Print, decoder, &error));
   puts("");

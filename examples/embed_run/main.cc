@@ -13,14 +13,15 @@ int main(int argc, char** argv) try {
   if (argc != 3) throw std::invalid_argument("usage: embed_run RUN TEXT");
   plumb::Runtime runtime = plumb::Runtime::Create().value();
   plumb::Run run = plumb::Run::Open(runtime, argv[1]).value();
-  std::vector<std::int32_t> ids = run.tokenizer.Prefix().value();
+  const plumb::TokenizerInfo tokens = run.tokenizer.Info();
+  std::vector<std::int32_t> ids = tokens.prefix;
   for (const std::int32_t id : run.tokenizer.Encode(argv[2]).value()) ids.push_back(id);
   plumb::Session session = plumb::Session::Create(run.model).value();
   session.Feed(0, ids).value();
   plumb::Decoder decoder = plumb::Decoder::Create(run.tokenizer, ids).value();
   plumb::SampleOptions options;
   options.temperature = 0;
-  options.end_tokens = run.tokenizer.EndTokens().value();
+  options.end_tokens = tokens.end_tokens;
   std::cout << argv[2];
   session
       .Generate(0, options,

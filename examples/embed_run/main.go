@@ -44,25 +44,23 @@ func main() {
 	var tokenizer *C.plumb_tokenizer
 	var session *C.plumb_session
 	var decoder *C.plumb_decoder
-	var prefix, count, ends C.size_t
-	ids := (*[1024]C.int32_t)(C.calloc(1040, 4)) // C keeps a pointer to the end tokens, so C owns them
-	end := (*C.int32_t)(unsafe.Add(unsafe.Pointer(ids), 4096))
+	var special C.plumb_tokenizer_info
+	var text *C.int32_t
+	var count C.int64_t
 	must(C.plumb_runtime_create(C.PLUMB_ABI_VERSION, nil, &runtime, &err))
 	must(C.plumb_run_open(runtime, C.CString(os.Args[1]), 0, &model, &tokenizer, nil, &err))
-	must(C.plumb_tokenizer_prefix(tokenizer, &ids[0], 1024, &prefix, &err))
-	must(C.plumb_tokenizer_encode(tokenizer, C.CString(os.Args[2]), C.size_t(len(os.Args[2])), &ids[prefix],
-		1024-prefix, &count, &err))
-	must(C.plumb_tokenizer_end_tokens(tokenizer, end, 16, &ends, &err))
-	if prefix+count > 1024 {
-		fmt.Fprintln(os.Stderr, "TEXT is too long")
-		os.Exit(1)
-	}
+	special.struct_size = C.sizeof_plumb_tokenizer_info
+	must(C.plumb_tokenizer_get_info(tokenizer, &special, &err))
+	must(C.plumb_tokenizer_encode(tokenizer, C.CString(os.Args[2]), C.size_t(len(os.Args[2])), &text, &count, &err))
+	ids := append([]C.int32_t{}, unsafe.Slice(special.prefix, special.prefix_count)...)
+	ids = append(ids, unsafe.Slice(text, count)...)
+	n := C.int64_t(len(ids))
 	must(C.plumb_session_create(model, nil, &session, &err))
-	must(C.plumb_session_feed(session, 0, &ids[0], prefix+count, &err))
-	must(C.plumb_decoder_create(tokenizer, &ids[0], prefix+count, &decoder, &err))
+	must(C.plumb_session_feed(session, 0, unsafe.SliceData(ids), n, &err))
+	must(C.plumb_decoder_create(tokenizer, unsafe.SliceData(ids), n, &decoder, &err))
 	options := (*C.plumb_sample_options)(C.calloc(1, C.sizeof_plumb_sample_options))
 	options.struct_size = C.sizeof_plumb_sample_options
-	options.end_tokens, options.end_token_count = end, ends
+	options.end_tokens, options.end_token_count = special.end_tokens, special.end_token_count
 	fmt.Print(os.Args[2])
 	must(C.plumb_session_generate(session, 0, options, C.plumb_token_fn(C.print), unsafe.Pointer(decoder), &err))
 	fmt.Println()

@@ -9,21 +9,23 @@ type Out<'a> = &'a mut Handle;
 type Token = extern "C" fn(Handle, i32) -> i32;
 #[repr(C)]
 struct SampleOptions { size: u32, max_tokens: i64, top_k: i64, vocabulary: i64, temperature: f64, top_p: f64,
-                       seed: u64, index: u64, drawn: i64, end_tokens: *const i32, end_token_count: usize }
+                       seed: u64, index: u64, drawn: i64, end_tokens: *const i32, end_token_count: i64 }
+#[repr(C)]
+struct TokenizerInfo { size: u32, begin: i32, end: i32, vocab_size: i64, prefix: *const i32, prefix_count: i64,
+                       end_tokens: *const i32, end_token_count: i64 }
 extern "C" {
     fn plumb_error_message(error: Handle) -> *const c_char;
     fn plumb_runtime_create(abi_version: u32, options: Handle, runtime: Out, error: Out) -> i32;
     fn plumb_run_open(runtime: Handle, path: *const c_char, flags: u32, model: Out, tokenizer: Out, step: *mut i64,
                       error: Out) -> i32;
-    fn plumb_tokenizer_prefix(t: Handle, ids: *mut i32, n: usize, needed: &mut usize, error: Out) -> i32;
-    fn plumb_tokenizer_encode(t: Handle, text: *const u8, size: usize, ids: *mut i32, n: usize, needed: &mut usize,
+    fn plumb_tokenizer_get_info(t: Handle, info: &mut TokenizerInfo, error: Out) -> i32;
+    fn plumb_tokenizer_encode(t: Handle, text: *const u8, size: usize, ids: &mut *mut i32, count: &mut i64,
                               error: Out) -> i32;
-    fn plumb_tokenizer_end_tokens(t: Handle, ids: *mut i32, n: usize, needed: &mut usize, error: Out) -> i32;
-    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: usize, decoder: Out, error: Out) -> i32;
-    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: usize, text: &mut *const c_char, size: Handle,
+    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: i64, decoder: Out, error: Out) -> i32;
+    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: i64, text: &mut *const c_char, size: Handle,
                           error: Out) -> i32;
     fn plumb_session_create(model: Handle, options: Handle, session: Out, error: Out) -> i32;
-    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
+    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: i64, error: Out) -> i32;
     fn plumb_session_generate(session: Handle, sequence: i32, o: &SampleOptions, token: Token, user: Handle,
                               error: Out) -> i32;
 }
@@ -41,12 +43,8 @@ extern "C" fn print(decoder: Handle, token: i32) -> i32 {
     print!("{}", unsafe { CStr::from_ptr(text) }.to_string_lossy());
     0
 }
-fn tokens(read: impl Fn(*mut i32, usize, &mut usize, Out) -> i32) -> Vec<i32> {
-    let mut needed = 0;
-    must(|e| read(null_mut(), 0, &mut needed, e));
-    let mut ids = vec![0; needed];
-    must(|e| read(ids.as_mut_ptr(), ids.len(), &mut needed, e));
-    ids
+unsafe fn tokens(ids: *const i32, count: i64) -> &'static [i32] {
+    if count == 0 { &[] } else { std::slice::from_raw_parts(ids, count as usize) }
 }
 
 fn main() {
@@ -61,18 +59,19 @@ fn main() {
     unsafe {
         must(|e| plumb_runtime_create(ABI_VERSION, null_mut(), &mut runtime, e));
         must(|e| plumb_run_open(runtime, path.as_ptr(), 0, &mut model, &mut tokenizer, null_mut(), e));
-        let mut ids = tokens(|p, n, needed, e| plumb_tokenizer_prefix(tokenizer, p, n, needed, e));
-        let text = &words[2];
-        ids.extend(tokens(|p, n, needed, e| {
-            plumb_tokenizer_encode(tokenizer, text.as_ptr(), text.len(), p, n, needed, e)
-        }));
-        let ends = tokens(|p, n, needed, e| plumb_tokenizer_end_tokens(tokenizer, p, n, needed, e));
+        let mut special = TokenizerInfo { size: size_of::<TokenizerInfo>() as u32, begin: 0, end: 0, vocab_size: 0,
+                                          prefix: null(), prefix_count: 0, end_tokens: null(), end_token_count: 0 };
+        must(|e| plumb_tokenizer_get_info(tokenizer, &mut special, e));
+        let (text, mut encoded, mut count) = (&words[2], null_mut(), 0);
+        must(|e| plumb_tokenizer_encode(tokenizer, text.as_ptr(), text.len(), &mut encoded, &mut count, e));
+        let ids = [tokens(special.prefix, special.prefix_count), tokens(encoded, count)].concat();
         must(|e| plumb_session_create(model, null_mut(), &mut session, e));
-        must(|e| plumb_session_feed(session, 0, ids.as_ptr(), ids.len(), e));
-        must(|e| plumb_decoder_create(tokenizer, ids.as_ptr(), ids.len(), &mut decoder, e));
+        must(|e| plumb_session_feed(session, 0, ids.as_ptr(), ids.len() as i64, e));
+        must(|e| plumb_decoder_create(tokenizer, ids.as_ptr(), ids.len() as i64, &mut decoder, e));
         let options = SampleOptions { size: size_of::<SampleOptions>() as u32, max_tokens: 0, top_k: 0,
                                       vocabulary: 0, temperature: 0.0, top_p: 1.0, seed: 0, index: 0, drawn: 0,
-                                      end_tokens: ends.as_ptr(), end_token_count: ends.len() };
+                                      end_tokens: special.end_tokens,
+                                      end_token_count: special.end_token_count };
         print!("{}", text);
         must(|e| plumb_session_generate(session, 0, &options, print, decoder, e));
         println!();

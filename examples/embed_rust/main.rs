@@ -14,21 +14,21 @@ type Out<'a> = &'a mut Handle;
 extern "C" {
     fn plumb_error_message(error: Handle) -> *const c_char;
     fn plumb_runtime_create(abi_version: u32, options: Handle, runtime: Out, error: Out) -> i32;
-    fn plumb_spec_from_text(text: *const u8, n: usize, name: Handle, spec: Out, error: Out) -> i32;
+    fn plumb_spec_from_text(text: *const u8, name: Handle, spec: Out, error: Out) -> i32;
     fn plumb_model_create(runtime: Handle, spec: Handle, model: Out, error: Out) -> i32;
     fn plumb_model_init(model: Handle, seed: u64, error: Out) -> i32;
     fn plumb_trainer_create(model: Handle, o: &TrainerOptions, trainer: Out, error: Out) -> i32;
-    fn plumb_trainer_step(trainer: Handle, inputs: *const i32, targets: *const i32, n: usize,
+    fn plumb_trainer_step(trainer: Handle, inputs: *const i32, targets: *const i32, n: i64,
                           info: Handle, error: Out) -> i32;
     fn plumb_session_create(model: Handle, options: Handle, session: Out, error: Out) -> i32;
-    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
+    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: i64, error: Out) -> i32;
     fn plumb_session_generate(session: Handle, sequence: i32, o: &SampleOptions, token: Token,
                               user: Handle, error: Out) -> i32;
-    fn plumb_tokenizer_create(kind: i32, text: *const u8, n: usize, begin_end: i32,
+    fn plumb_tokenizer_create(kind: i32, text: *const u8, size: usize, begin_end: i32,
                               tokenizer: Out, error: Out) -> i32;
-    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: usize, decoder: Out,
+    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: i64, decoder: Out,
                             error: Out) -> i32;
-    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: usize, text: &mut *const c_char,
+    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: i64, text: &mut *const c_char,
                           size: Handle, error: Out) -> i32;
 }
 
@@ -47,7 +47,7 @@ extern "C" fn print(decoder: Handle, token: i32) -> i32 {
 
 fn main() {
     let text = "n_layer: 1 n_head: 2 d_model: 16 context_length: 8 vocab_size: 10
-                block { placement: \"pre\" norm: \"rms_norm\" }";
+                block { placement: \"pre\" norm: \"rms_norm\" }\0";
     let recipe = "batch_size: 1 learning_rate: 0.03\0";
     let (mut runtime, mut spec, mut model) = (null_mut(), null_mut(), null_mut());
     let (mut trainer, mut session) = (null_mut(), null_mut());
@@ -55,7 +55,7 @@ fn main() {
     let digits: Vec<i32> = (0..9).collect(); // the text: one row of inputs and targets
     unsafe {
         must(|e| plumb_runtime_create(ABI_VERSION, null_mut(), &mut runtime, e));
-        must(|e| plumb_spec_from_text(text.as_ptr(), text.len(), null_mut(), &mut spec, e));
+        must(|e| plumb_spec_from_text(text.as_ptr(), null_mut(), &mut spec, e));
         must(|e| plumb_model_create(runtime, spec, &mut model, e));
         must(|e| plumb_model_init(model, 1, e));
         let options = TrainerOptions { size: size_of::<TrainerOptions>() as u32, draw_weights: 0, ranks: 0,

@@ -41,7 +41,7 @@ Engine::Engine(const std::string& run_directory, int requests, int threads) {
   plumb::Run opened = plumb::Run::Open(runtime, run.string()).value();
   plumb::Model& model = opened.model;
   tokenizer_ = std::make_unique<plumb::Tokenizer>(std::move(opened.tokenizer));
-  end_tokens_ = tokenizer_->EndTokens().value();
+  special_tokens_ = tokenizer_->Info();
   // RecipeText writes every field on its own line. An imported run has no recipe.
   const std::filesystem::path recipe = run / "train.pbtxt";
   has_documents_ =
@@ -83,8 +83,8 @@ std::int64_t Engine::Job::prompt_tokens() const {
 std::vector<std::int32_t> Engine::GetTokens(const std::string& text) const {
   auto encoded = tokenizer_->Encode(text);
   if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
-  std::vector<std::int32_t> tokens = tokenizer_->Prefix().value();
-  const std::int32_t begin = tokenizer_->Begin();
+  std::vector<std::int32_t> tokens = special_tokens_.prefix;
+  const std::int32_t begin = special_tokens_.begin;
   const bool is_empty = tokens.empty() && encoded->empty();
   if (begin >= 0 && (has_documents_ || is_empty)) tokens = {begin};
   if (tokens.size() <= encoded->size() &&
@@ -163,8 +163,8 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   if (request_.top_p > 0) options.top_p = request_.top_p;
   options.seed = seed_;
   options.index = choice;
-  options.vocabulary = tokenizer.VocabSize();
-  options.end_tokens = engine_->end_tokens_;
+  options.vocabulary = engine_->special_tokens_.vocab_size;
+  options.end_tokens = engine_->special_tokens_.end_tokens;
   decoder.StopAt(request_.stop).value();
   Batch& batch = *engine_->batch_;
   batch.Begin(*place_, tokens, options);

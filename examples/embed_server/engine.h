@@ -67,7 +67,7 @@ class Engine {
 
   std::string name_;
   std::unique_ptr<plumb::Tokenizer> tokenizer_;
-  std::vector<std::int32_t> end_tokens_;
+  plumb::TokenizerInfo special_tokens_;
   std::int64_t context_length_ = 0;
   bool has_documents_ = false;  // trained on documents, which begin with a token
   std::unique_ptr<Batch> batch_;

@@ -2,6 +2,7 @@
 #include "runtime/capi/error.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -83,11 +84,14 @@ absl::Status NullArgument(absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));
 }
 
-absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes) {
+absl::Status CheckArray(absl::string_view name, const void* array, int64_t count,
+                        size_t element_bytes) {
   constexpr auto kMaxBytes = static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max());
-  if (size <= kMaxBytes / element_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", size, ", more than memory can hold"));
+  if (count < 0 || static_cast<size_t>(count) > kMaxBytes / element_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": there cannot be ", count,
+                                                   " elements: it is negative or exceeds memory"));
+  }
+  return array == nullptr && count > 0 ? NullArgument(name) : absl::OkStatus();
 }
 
 absl::Status CheckStructSize(absl::string_view name, uint32_t size) {
@@ -97,12 +101,15 @@ absl::Status CheckStructSize(absl::string_view name, uint32_t size) {
       absl::StrCat(name, ": struct_size is not set to sizeof the struct, it is ", size));
 }
 
-void WriteText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {
-  if (needed != nullptr) *needed = text.size();
-  if (buffer == nullptr || capacity == 0) return;
-  const size_t n = std::min(text.size(), capacity - 1);
-  std::memcpy(buffer, text.data(), n);
-  buffer[n] = '\0';
+absl::Status WriteText(absl::string_view from, char** text, size_t* size) {
+  if (text == nullptr) return NullArgument("text");
+  auto* const made = static_cast<char*>(std::malloc(from.size() + 1));
+  if (made == nullptr) return absl::ResourceExhaustedError("out of memory for the text");
+  std::memcpy(made, from.data(), from.size());
+  made[from.size()] = '\0';
+  *text = made;
+  if (size != nullptr) *size = from.size();
+  return absl::OkStatus();
 }
 
 }  // namespace plumb::capi
@@ -115,8 +122,8 @@ const char* plumb_error_message(const plumb_error* error) {
   return error == nullptr ? "" : error->message.c_str();
 }
 
-int plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
-                         int32_t* column) {
+int32_t plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
+                             int32_t* column) {
   if (error == nullptr || error->file.empty()) return 0;
   if (file != nullptr) *file = error->file.c_str();
   if (line != nullptr) *line = error->line;
@@ -127,3 +134,5 @@ int plumb_error_location(const plumb_error* error, const char** file, int32_t* l
 void plumb_error_free(plumb_error* error) {
   if (error != plumb::capi::NoMemory()) delete error;
 }
+
+void plumb_free(void* memory) { std::free(memory); }

@@ -10,10 +10,13 @@
 #include <exception>
 #include <new>
 #include <type_traits>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "plumb.h"
 
 namespace plumb::capi {
@@ -40,10 +43,32 @@ plumb_status Guard(plumb_error** error, const Body& body) {
 // Returns kInvalidArgument: "runtime is NULL".
 absl::Status NullArgument(absl::string_view name);
 
-// Fails with kInvalidArgument for more elements of this size than an array can have, such as -1 in
-// a size_t. Every argument that counts elements is checked before the first one is read, so that no
+// Fails with kInvalidArgument for a NULL array, a negative count, and more elements than memory can
+// hold. Every argument that counts elements is checked before the first one is read, so that no
 // product with it overflows.
-absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes = 1);
+absl::Status CheckArray(absl::string_view name, const void* array, int64_t count,
+                        size_t element_bytes);
+
+// Returns an array of `count` elements. Errors: those of CheckArray.
+template <class T>
+absl::StatusOr<absl::Span<const T>> ToSpan(absl::string_view name, const T* array, int64_t count) {
+  const absl::Status checked = CheckArray(name, array, count, sizeof(T));
+  if (!checked.ok()) return checked;
+  return absl::MakeConstSpan(array, static_cast<size_t>(count));
+}
+
+// Returns an array of `count` texts or pointers. Errors: those of CheckArray, and NULL in it.
+template <class To, class From>
+absl::StatusOr<std::vector<To>> ToList(absl::string_view name, const From* array, int64_t count) {
+  const absl::StatusOr<absl::Span<const From>> span = ToSpan(name, array, count);
+  if (!span.ok()) return span.status();
+  std::vector<To> list;
+  for (const From& element : *span) {
+    if (element == nullptr) return NullArgument(absl::StrCat(name, "[", list.size(), "]"));
+    list.emplace_back(element);
+  }
+  return list;
+}
 
 // Fails with kInvalidArgument if the size of a caller's struct is not set, or that of no version.
 absl::Status CheckStructSize(absl::string_view name, uint32_t size);
@@ -96,9 +121,9 @@ absl::Status CopyOut(const Result& from, absl::string_view name, Result* to) {
   return status;
 }
 
-// Copies `text` to a caller's buffer, cut to `capacity` and ended with 0. *needed becomes its
-// length.
-void WriteText(absl::string_view text, char* buffer, size_t capacity, size_t* needed);
+// Copies `from` to memory for plumb_free, ended with 0. `size` may be null. Errors:
+// kInvalidArgument if `text` is null; kResourceExhausted.
+absl::Status WriteText(absl::string_view from, char** text, size_t* size = nullptr);
 
 }  // namespace plumb::capi
 

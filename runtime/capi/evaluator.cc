@@ -126,7 +126,9 @@ absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
 }
 
 absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, const int32_t* targets,
-                          size_t n, double* loss) {
+                          int64_t count, double* loss) {
+  PLUMB_RETURN_IF_ERROR(CheckArray("n", inputs, count, sizeof(*inputs)));
+  const auto n = static_cast<size_t>(count);
   const auto rows = static_cast<size_t>(evaluator->rows);
   const auto max_seq = static_cast<size_t>(evaluator->max_seq);
   if (n == 0 || n % rows != 0 || n / rows > max_seq) {
@@ -174,20 +176,20 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   return absl::OkStatus();
 }
 
-absl::Status SetTypes(plumb_evaluator* evaluator, const int32_t* types, size_t n) {
+absl::Status SetTypes(plumb_evaluator* evaluator, absl::Span<const int32_t> types) {
   const auto max = static_cast<size_t>(evaluator->rows * evaluator->max_seq);
-  if (n > max) {
+  if (types.size() > max) {
     return absl::InvalidArgumentError(
-        absl::StrCat("n is ", n, ": a batch has at most ", max, " inputs"));
+        absl::StrCat("n is ", types.size(), ": a batch has at most ", max, " inputs"));
   }
   const int64_t rows = evaluator->model->context->model.token_types;
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] >= 0 && types[i] < rows) continue;
     return absl::InvalidArgumentError(
         rows == 0 ? "types: the model has no token_types"
                   : absl::StrCat("types: ", types[i], " at ", i, " is not in 0..", rows - 1));
   }
-  evaluator->types.assign(types, types + n);
+  evaluator->types.assign(types.begin(), types.end());
   return absl::OkStatus();
 }
 
@@ -230,7 +232,7 @@ plumb_status plumb_evaluator_plan(const plumb_model* model, const plumb_evaluato
 }
 
 plumb_status plumb_evaluator_run(plumb_evaluator* evaluator, const int32_t* inputs,
-                                 const int32_t* targets, size_t n, double* loss,
+                                 const int32_t* targets, int64_t n, double* loss,
                                  plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
@@ -240,13 +242,12 @@ plumb_status plumb_evaluator_run(plumb_evaluator* evaluator, const int32_t* inpu
   });
 }
 
-plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator, const int32_t* types, size_t n,
+plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator, const int32_t* types, int64_t n,
                                        plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
-    if (types == nullptr && n > 0) return NullArgument("types");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("n", n, sizeof(*types)));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
-    return plumb::capi::SetTypes(evaluator, types, n);
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("types", types, n));
+    return plumb::capi::SetTypes(evaluator, span);
   });
 }
 
@@ -256,15 +257,16 @@ const float* plumb_evaluator_logits(const plumb_evaluator* evaluator) {
                                          : evaluator->evaluator->logits();
 }
 
-plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, size_t i,
+plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, int64_t i,
                                       plumb_tensor* tensor, plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
     if (!evaluator->has_run) {
       return absl::FailedPreconditionError("no run was done, so there is no gradient");
     }
-    const auto& entries = evaluator->model->parameters->layout().entries;
-    const int64_t begin = i < entries.size() ? entries[i].begin : 0;
+    const auto* const entry =
+        plumb::capi::FindEntry(evaluator->model->parameters->layout().entries, i);
+    const int64_t begin = entry == nullptr ? 0 : entry->begin;
     return plumb::capi::WriteTensor(*evaluator->model, i,
                                     const_cast<float*>(evaluator->gradients->gradients()) + begin,
                                     tensor);
@@ -272,7 +274,7 @@ plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, size_t i
 }
 
 plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator, const char* const* points,
-                                   size_t count, plumb_probe_fn probe, void* user,
+                                   int64_t count, plumb_probe_fn probe, void* user,
                                    plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
@@ -282,7 +284,7 @@ plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator, const char* const
       return absl::OkStatus();
     }
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
-                           plumb::capi::ProbeGlobs(points, count));
+                           plumb::capi::ToList<std::string>("points", points, count));
     PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb::Probe> made,
                            plumb::Probe::Create(*evaluator->model->context, globs));
     made->SetObserver([evaluator, probe, user](const plumb::ObservedTensor& seen) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -102,7 +103,13 @@ absl::StatusOr<WeightFormat> GetFormat(int32_t weights);
 plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // Sets *tensor to the tensor of entry `i`, whose elements begin at `data`, as in the parameters'
 // layout.
-absl::Status WriteTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
+absl::Status WriteTensor(const ModelState& model, int64_t i, float* data, plumb_tensor* tensor);
+// Returns entry `i`, null if there is none.
+inline const ParameterLayout::Entry* FindEntry(const std::vector<ParameterLayout::Entry>& entries,
+                                               int64_t i) {
+  const auto index = static_cast<size_t>(i);  // of a negative number: beyond every entry
+  return index < entries.size() ? &entries[index] : nullptr;
+}
 
 // Returns the bytes of one sequence's KV cache with f32 weights; INT64_MAX if it is larger.
 int64_t CacheBytes(const ResolvedModel& model);
@@ -175,6 +182,7 @@ struct plumb_model {
 };
 struct plumb_tokenizer {
   std::shared_ptr<const plumb::Tokenizer> tokenizer;  // shared with its decoders
+  std::vector<int32_t> prefix;
 };
 
 inline const plumb::capi::RuntimeState& GetRuntime(const plumb_runtime& runtime) {

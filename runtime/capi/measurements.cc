@@ -53,35 +53,31 @@ plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
   return probe;
 }
 
-absl::StatusOr<std::vector<std::string>> ProbeGlobs(const char* const* points, size_t count) {
-  if (points == nullptr && count > 0) return NullArgument("points");
-  PLUMB_RETURN_IF_ERROR(CheckSize("count", count, sizeof(*points)));
-  std::vector<std::string> globs;
-  for (size_t i = 0; i < count; ++i) {
-    if (points[i] == nullptr) return NullArgument("points[i]");
-    globs.emplace_back(points[i]);
-  }
-  return globs;
-}
-
 StepProfile* ProfileRows::Start() {
   profile_ = std::make_unique<StepProfile>();
+  has_rows_ = false;
   return profile_.get();
 }
 
-absl::Status ProfileRows::WriteRow(size_t i, plumb_profile_row* row) {
-  if (profile_ == nullptr) {
-    return absl::FailedPreconditionError("there is no profile: it was never turned on");
+int64_t ProfileRows::Count() {
+  if (profile_ == nullptr) return 0;
+  rows_ = profile_->Rows();
+  has_rows_ = true;
+  return static_cast<int64_t>(rows_.size()) + 1;
+}
+
+absl::Status ProfileRows::WriteRow(int64_t i, plumb_profile_row* row) const {
+  if (!has_rows_ || i < 0 || static_cast<size_t>(i) > rows_.size()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("there is no row ", i, " among those that were counted"));
   }
-  if (i == 0) rows_ = profile_->Rows();
-  if (i > rows_.size()) return absl::OutOfRangeError(absl::StrCat("there is no row ", i));
   plumb_profile_row given = {};
   if (i == 0) {
     given.name = "step";
     given.runs = profile_->steps();
     given.seconds = profile_->seconds();
   } else {
-    const StepProfile::Row& of = rows_[i - 1];
+    const StepProfile::Row& of = rows_[static_cast<size_t>(i) - 1];
     given.name = of.name.c_str();
     given.in_graph = of.in_graph ? 1 : 0;
     given.runs = of.runs;

@@ -23,23 +23,23 @@ class ProfileRows {
   // Starts a new profile, to which a session adds, and drops the previous one.
   StepProfile* Start();
 
-  // Returns row `i` in *row. Row 0 is the total; reading it computes the other rows again, and
-  // names live until then. Errors: kOutOfRange beyond the last row; kFailedPrecondition before
-  // Start.
-  absl::Status WriteRow(size_t i, plumb_profile_row* row);
+  // Computes the rows up to now, whose names live until the next call, and returns their number; 0
+  // before Start.
+  int64_t Count();
+  // Returns row `i` of those that Count has computed in *row; row 0 is the total. Errors:
+  // kOutOfRange.
+  absl::Status WriteRow(int64_t i, plumb_profile_row* row) const;
 
  private:
   std::unique_ptr<StepProfile> profile_;  // null: never started
-  std::vector<StepProfile::Row> rows_;
+  bool has_rows_ = false;
+  std::vector<StepProfile::Row> rows_;  // without the total
 };
 
 // Returns statistics without a step, shape or data. `name` must outlive them.
 plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& stats);
 // Returns an observed tensor with its statistics; its strings live as long as `seen`.
 plumb_probe ToProbe(const ObservedTensor& seen, int64_t step);
-
-// Copies a host's names of points. Fails with kInvalidArgument for NULL.
-absl::StatusOr<std::vector<std::string>> ProbeGlobs(const char* const* points, size_t count);
 
 }  // namespace plumb::capi
 

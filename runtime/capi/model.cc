@@ -137,13 +137,14 @@ plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data) 
   return given;
 }
 
-absl::Status WriteTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
-  const ParameterLayout& layout = model.parameters->layout();
-  if (i >= layout.entries.size()) {
+absl::Status WriteTensor(const ModelState& model, int64_t i, float* data, plumb_tensor* tensor) {
+  const std::vector<ParameterLayout::Entry>& entries = model.parameters->layout().entries;
+  const ParameterLayout::Entry* const entry = FindEntry(entries, i);
+  if (entry == nullptr) {
     return absl::OutOfRangeError(
-        absl::StrCat("there is no tensor ", i, ": the model has ", layout.entries.size()));
+        absl::StrCat("there is no tensor ", i, ": the model has ", entries.size()));
   }
-  return CopyOut(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), "tensor", tensor);
+  return CopyOut(TensorAt(entry->name, entry->shape, data), "tensor", tensor);
 }
 
 namespace {
@@ -176,7 +177,7 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
   state->context = *std::move(context);
   if (state->vocab_size() == 0) {
     return absl::InvalidArgumentError(
-        "the model has no vocab_size: set it, to plumb_tokenizer_vocab_size for a text");
+        "the model has no vocab_size: set it, to that of the tokenizer for a text");
   }
   for (const std::string& warning : state->context->model.warnings) runtime.state->Warn(warning);
   return new plumb_model{std::move(state)};
@@ -251,12 +252,13 @@ absl::StatusOr<FloatFormat> FormatOfFile(const plumb_tensor_in_file& tensor) {
   }
 }
 
-absl::Status MapEach(const plumb_tensor_in_file* tensors, size_t count, ModelState* model) {
+absl::Status MapEach(const plumb_tensor_in_file* tensors, int64_t count, ModelState* model) {
+  PLUMB_RETURN_IF_ERROR(CheckArray("tensors", tensors, count, sizeof(*tensors)));
   PLUMB_RETURN_IF_ERROR(RequireUnused(*model));
   std::map<std::string, std::shared_ptr<const MappedFile>> files;
   std::vector<TensorInFile> given;
   const size_t size = count > 0 ? tensors->struct_size : 0;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     const auto* const at = reinterpret_cast<const char*>(tensors) + i * size;
     PLUMB_ASSIGN_OR_RETURN(const plumb_tensor_in_file tensor,
                            Complete(reinterpret_cast<const plumb_tensor_in_file*>(at)));
@@ -299,15 +301,13 @@ plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, 
 
 void plumb_model_free(plumb_model* model) { delete model; }
 
-plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer, size_t capacity,
-                                      size_t* needed, plumb_error** error) {
+plumb_status plumb_model_probe_points(const plumb_model* model, char** text, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const std::vector<plumb::ProbePoint> points,
                            plumb::ListProbePoints(*model->state->context));
     std::string names;
     for (const plumb::ProbePoint& point : points) absl::StrAppend(&names, point.FullName(), "\n");
-    plumb::capi::WriteText(names, buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(names, text);
   });
 }
 
@@ -354,10 +354,8 @@ plumb_status plumb_model_map(plumb_model* model, const char* path, plumb_error**
 }
 
 plumb_status plumb_model_map_tensors(plumb_model* model, const plumb_tensor_in_file* tensors,
-                                     size_t count, plumb_error** error) {
+                                     int64_t count, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    if (tensors == nullptr) return NullArgument("tensors");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*tensors)));
     return plumb::capi::MapEach(tensors, count, model->state.get());
   });
 }
@@ -365,8 +363,7 @@ plumb_status plumb_model_map_tensors(plumb_model* model, const plumb_tensor_in_f
 plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_t size,
                                      plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    if (data == nullptr) return NullArgument("data");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckArray("data", data, static_cast<int64_t>(size), 1));
     const absl::string_view content(static_cast<const char*>(data), size);
     return plumb::capi::Load(plumb::SafetensorsFile::FromMapped(plumb::MappedFile::Borrow(content),
                                                                 "the weights in memory"),
@@ -388,22 +385,22 @@ void plumb_model_changed(plumb_model* model) {
   if (model != nullptr) ++model->state->version;
 }
 
-size_t plumb_model_tensor_count(const plumb_model* model) {
-  return model == nullptr ? 0 : model->state->context->parameters.size();
+int64_t plumb_model_tensor_count(const plumb_model* model) {
+  return model == nullptr ? 0 : static_cast<int64_t>(model->state->context->parameters.size());
 }
 
-plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor* tensor,
+plumb_status plumb_model_tensor(const plumb_model* model, int64_t i, plumb_tensor* tensor,
                                 plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     const ModelState& state = *model->state;
     PLUMB_RETURN_IF_ERROR(state.RequireWeights());
-    const bool exists = i < state.parameters->layout().entries.size();
-    if (exists && state.parameters->is_split(i)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(state.parameters->layout().entries[i].name,
-                       ": is stored in two planes, since the model was trained in bf16"));
+    const auto* const entry = plumb::capi::FindEntry(state.parameters->layout().entries, i);
+    const auto index = static_cast<size_t>(i);
+    if (entry != nullptr && state.parameters->is_split(index)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          entry->name, ": is stored in two planes, since the model was trained in bf16"));
     }
-    return plumb::capi::WriteTensor(state, i, exists ? state.parameters->floats(i) : nullptr,
-                                    tensor);
+    return plumb::capi::WriteTensor(
+        state, i, entry != nullptr ? state.parameters->floats(index) : nullptr, tensor);
   });
 }

@@ -135,12 +135,10 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
 }  // namespace
 }  // namespace plumb::capi
 
-plumb_status plumb_model_describe(const plumb_model* model, char* buffer, size_t capacity,
-                                  size_t* needed, plumb_error** error) {
+plumb_status plumb_model_describe(const plumb_model* model, char** text, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(const std::string text,
+    PLUMB_ASSIGN_OR_RETURN(const std::string json,
                            plumb::capi::DescribeModel(*model->state->context));
-    plumb::capi::WriteText(text, buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(json, text);
   });
 }

@@ -186,13 +186,11 @@ absl::StatusOr<plumb_work> ComputeWork(const ModelContext& context, int32_t pass
 using plumb::capi::Call;
 
 plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_options* options,
-                                 char* buffer, size_t capacity, size_t* needed,
-                                 plumb_error** error) {
+                                 char** text, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(const std::string text,
+    PLUMB_ASSIGN_OR_RETURN(const std::string stage,
                            plumb::capi::Explain(*model->state->context, options));
-    plumb::capi::WriteText(text, buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(stage, text);
   });
 }
 

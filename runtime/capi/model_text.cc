@@ -29,20 +29,14 @@ std::string FormatNorms(const ResolvedModel& model) {
 }  // namespace
 }  // namespace plumb::capi
 
-plumb_status plumb_model_text(const plumb_model* model, char* buffer, size_t capacity,
-                              size_t* needed, plumb_error** error) {
+plumb_status plumb_model_text(const plumb_model* model, char** text, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    plumb::capi::WriteText(model->state->context->model.self_contained_text, buffer, capacity,
-                           needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(model->state->context->model.self_contained_text, text);
   });
 }
 
-plumb_status plumb_model_norms(const plumb_model* model, char* buffer, size_t capacity,
-                               size_t* needed, plumb_error** error) {
+plumb_status plumb_model_norms(const plumb_model* model, char** text, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    plumb::capi::WriteText(plumb::capi::FormatNorms(model->state->context->model), buffer, capacity,
-                           needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(plumb::capi::FormatNorms(model->state->context->model), text);
   });
 }

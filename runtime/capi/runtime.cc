@@ -174,32 +174,28 @@ plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path, plumb_e
   });
 }
 
-plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t capacity,
-                                size_t* needed, plumb_error** error) {
+plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char** text, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
-    plumb::capi::WriteText(runtime->state->runtime->matmul(), buffer, capacity, needed);
+    const std::string engines = runtime->state->runtime->matmul();
     runtime->state->LogProgramProblems();  // it loaded oneDNN, which may have failed
-    return absl::OkStatus();
+    return plumb::capi::WriteText(engines, text);
   });
 }
 
-plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
-                                    size_t* needed, plumb_error** error) {
+plumb_status plumb_runtime_describe(plumb_runtime* runtime, char** text, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
-    plumb::capi::WriteText(runtime->state->runtime->DescribeJson(), buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(runtime->state->runtime->DescribeJson(), text);
   });
 }
 
-plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id, char* buffer,
-                                   size_t capacity, size_t* needed, plumb_error** error) {
+plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id, char** text,
+                                   plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (id == nullptr) return plumb::capi::NullArgument("id");
-    const absl::StatusOr<std::string> text = runtime->state->runtime->DescribePluginJson(id);
+    const absl::StatusOr<std::string> json = runtime->state->runtime->DescribePluginJson(id);
     runtime->state->LogWarnings();
-    if (!text.ok()) return text.status();
-    plumb::capi::WriteText(*text, buffer, capacity, needed);
-    return absl::OkStatus();
+    if (!json.ok()) return json.status();
+    return plumb::capi::WriteText(*json, text);
   });
 }
 

@@ -118,13 +118,11 @@ absl::Status FeedBy(plumb_session* session, int32_t sequence, const Pass& pass) 
   return absl::OkStatus();
 }
 
-absl::Status Feed(plumb_session* session, int32_t sequence, const int32_t* tokens, size_t count) {
-  PLUMB_RETURN_IF_ERROR(CheckSize("count", count, sizeof(*tokens)));
-  PLUMB_RETURN_IF_ERROR(session->decode->CheckLength(sequence, static_cast<int64_t>(count)));
-  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
-  return FeedBy(session, sequence, [&] {
-    return session->decode->Feed(sequence, absl::MakeConstSpan(tokens, count));
-  });
+absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
+  PLUMB_RETURN_IF_ERROR(
+      session->decode->CheckLength(sequence, static_cast<int64_t>(tokens.size())));
+  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
+  return FeedBy(session, sequence, [&] { return session->decode->Feed(sequence, tokens); });
 }
 
 absl::Status Append(plumb_session* session, int32_t sequence, int32_t token) {
@@ -175,13 +173,12 @@ absl::StatusOr<TokenSampler*> GetSampler(plumb_session* session,
 
 absl::StatusOr<absl::Span<const int32_t>> GetEndTokens(const plumb_session& session,
                                                        const plumb_sample_options& options) {
-  const int32_t* const tokens = options.end_tokens;
-  const size_t count = options.end_token_count;
-  if (tokens == nullptr && count > 0) return NullArgument("options: end_tokens");
-  PLUMB_RETURN_IF_ERROR(CheckSize("options: end_token_count", count, sizeof(*tokens)));
-  PLUMB_RETURN_IF_ERROR(
-      Annotate(session.model->CheckTokens(tokens, count, 0), "options: end_tokens: "));
-  return absl::MakeConstSpan(tokens, count);
+  PLUMB_ASSIGN_OR_RETURN(
+      const absl::Span<const int32_t> tokens,
+      ToSpan("options: end_tokens", options.end_tokens, options.end_token_count));
+  PLUMB_RETURN_IF_ERROR(Annotate(session.model->CheckTokens(tokens.data(), tokens.size(), 0),
+                                 "options: end_tokens: "));
+  return tokens;
 }
 
 absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_sample_options* given,
@@ -214,7 +211,10 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
     if (std::find(end_tokens.begin(), end_tokens.end(), drawn) != end_tokens.end()) {
       return finish(PLUMB_FINISH_STOP);
     }
-    if (token(user, drawn) != 0) return finish(PLUMB_FINISH_STOP);
+    if (token(user, drawn) != 0) {
+      session->finish_reason = PLUMB_FINISH_STOP;
+      return absl::CancelledError("the token callback asked to stop");
+    }
     if (i + 1 == options->max_tokens) return finish(PLUMB_FINISH_LENGTH);
     if (options->max_tokens == 0 && is_full) return finish(PLUMB_FINISH_CONTEXT);
     PLUMB_RETURN_IF_ERROR(Append(session, sequence, drawn));
@@ -242,12 +242,12 @@ plumb_status plumb_session_create(plumb_model* model, const plumb_session_option
 void plumb_session_free(plumb_session* session) { delete session; }
 
 plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const int32_t* tokens,
-                                size_t count, plumb_error** error) {
+                                int64_t count, plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
-    if (tokens == nullptr && count > 0) return NullArgument("tokens");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
-    return plumb::capi::Feed(session, sequence, tokens, count);
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("tokens", tokens, count));
+    return plumb::capi::Feed(session, sequence, span);
   });
 }
 
@@ -261,12 +261,12 @@ plumb_status plumb_session_append(plumb_session* session, int32_t sequence, int3
   });
 }
 
-plumb_status plumb_session_feed_batch(plumb_session* session, const int32_t* tokens, size_t count,
+plumb_status plumb_session_feed_batch(plumb_session* session, const int32_t* tokens, int64_t count,
                                       plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
-    if (tokens == nullptr) return NullArgument("tokens");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
-    return plumb::capi::FeedBatch(session, absl::MakeConstSpan(tokens, count));
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("tokens", tokens, count));
+    return plumb::capi::FeedBatch(session, span);
   });
 }
 
@@ -326,7 +326,11 @@ plumb_status plumb_session_profile(plumb_session* session, int32_t on, plumb_err
   });
 }
 
-plumb_status plumb_session_profile_row(plumb_session* session, size_t i, plumb_profile_row* row,
+int64_t plumb_session_profile_count(plumb_session* session) {
+  return session == nullptr || session->busy ? 0 : session->profile.Count();
+}
+
+plumb_status plumb_session_profile_row(plumb_session* session, int64_t i, plumb_profile_row* row,
                                        plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));

@@ -19,14 +19,13 @@ plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec, plumb_err
   });
 }
 
-plumb_status plumb_spec_from_text(const char* text, size_t size, const char* name,
-                                  plumb_spec** spec, plumb_error** error) {
+plumb_status plumb_spec_from_text(const char* text, const char* name, plumb_spec** spec,
+                                  plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (text == nullptr) return NullArgument("text");
     if (spec == nullptr) return NullArgument("spec");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     absl::StatusOr<plumb::ModelSpec> read =
-        plumb::ModelSpec::FromText(std::string(text, size), name == nullptr ? "model" : name);
+        plumb::ModelSpec::FromText(text, name == nullptr ? "model" : name);
     if (!read.ok()) return read.status();
     *spec = new plumb_spec{*std::move(read)};
     return absl::OkStatus();
@@ -43,12 +42,10 @@ plumb_status plumb_spec_set(plumb_spec* spec, const char* field, const char* val
   });
 }
 
-plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer, size_t capacity, size_t* needed,
-                             plumb_error** error) {
+plumb_status plumb_spec_text(const plumb_spec* spec, char** text, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (spec == nullptr) return NullArgument("spec");
-    plumb::capi::WriteText(spec->spec.ToText(), buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(spec->spec.ToText(), text);
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,13 +29,28 @@ absl::StatusOr<Tokenizer> MakeTokenizer(int32_t kind, absl::string_view text, bo
 }
 
 plumb_tokenizer* NewHandle(Tokenizer tokenizer) {
-  return new plumb_tokenizer{std::make_shared<const Tokenizer>(std::move(tokenizer))};
+  std::vector<int32_t> prefix = tokenizer.prompt_prefix();
+  return new plumb_tokenizer{std::make_shared<const Tokenizer>(std::move(tokenizer)),
+                             std::move(prefix)};
 }
 
-void WriteTokens(const std::vector<int32_t>& from, int32_t* tokens, size_t capacity,
-                 size_t* needed) {
-  std::copy_n(from.begin(), std::min(from.size(), capacity), tokens);
-  if (needed != nullptr) *needed = from.size();
+plumb_tokenizer_info GetInfo(const plumb_tokenizer& from) {
+  const Tokenizer& tokenizer = *from.tokenizer;
+  const std::vector<int32_t>& end = tokenizer.special_tokens().end;
+  plumb_tokenizer_info info = {};
+  info.begin = tokenizer.begin_token().value_or(-1);
+  info.end = tokenizer.end_token().value_or(-1);
+  info.vocab_size = tokenizer.vocab_size();
+  info.prefix = from.prefix.data();
+  info.prefix_count = static_cast<int64_t>(from.prefix.size());
+  info.end_tokens = end.data();
+  info.end_token_count = static_cast<int64_t>(end.size());
+  return info;
+}
+
+absl::StatusOr<absl::string_view> ToText(const char* text, size_t size) {
+  PLUMB_RETURN_IF_ERROR(CheckArray("text", text, static_cast<int64_t>(size), 1));
+  return text == nullptr ? absl::string_view() : absl::string_view(text, size);
 }
 
 }  // namespace
@@ -63,24 +79,20 @@ plumb_status plumb_tokenizer_create(int32_t kind, const char* text, size_t size,
                                     plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    if (text == nullptr && size > 0) return NullArgument("text");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
-    absl::StatusOr<Tokenizer> made = plumb::capi::MakeTokenizer(
-        kind, text == nullptr ? absl::string_view() : absl::string_view(text, size),
-        with_begin_end != 0);
+    PLUMB_ASSIGN_OR_RETURN(const absl::string_view content, plumb::capi::ToText(text, size));
+    absl::StatusOr<Tokenizer> made = plumb::capi::MakeTokenizer(kind, content, with_begin_end != 0);
     if (!made.ok()) return made.status();
     *tokenizer = plumb::capi::NewHandle(*std::move(made));
     return absl::OkStatus();
   });
 }
 
-plumb_status plumb_tokenizer_from_json(const char* json, size_t size, plumb_tokenizer** tokenizer,
+plumb_status plumb_tokenizer_from_json(const char* json, plumb_tokenizer** tokenizer,
                                        plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (json == nullptr) return NullArgument("json");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    absl::StatusOr<Tokenizer> made = Tokenizer::FromJson(absl::string_view(json, size));
+    absl::StatusOr<Tokenizer> made = Tokenizer::FromJson(json);
     if (!made.ok()) return made.status();
     *tokenizer = plumb::capi::NewHandle(*std::move(made));
     return absl::OkStatus();
@@ -99,104 +111,75 @@ plumb_status plumb_tokenizer_from_directory(const char* path, plumb_tokenizer** 
   });
 }
 
-plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char* buffer, size_t capacity,
-                                  size_t* needed, plumb_error** error) {
+plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char** text,
+                                  plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    plumb::capi::WriteText(tokenizer->tokenizer->ToJson(), buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(tokenizer->tokenizer->ToJson(), text);
   });
 }
 
-int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer) {
-  return tokenizer == nullptr ? 0 : tokenizer->tokenizer->vocab_size();
-}
-
-int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer) {
-  return tokenizer == nullptr ? -1 : tokenizer->tokenizer->end_token().value_or(-1);
-}
-
-int32_t plumb_tokenizer_begin(const plumb_tokenizer* tokenizer) {
-  return tokenizer == nullptr ? -1 : tokenizer->tokenizer->begin_token().value_or(-1);
-}
-
-plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer, int32_t* tokens,
-                                    size_t capacity, size_t* needed, plumb_error** error) {
+plumb_status plumb_tokenizer_get_info(const plumb_tokenizer* tokenizer, plumb_tokenizer_info* info,
+                                      plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
-    plumb::capi::WriteTokens(tokenizer->tokenizer->prompt_prefix(), tokens, capacity, needed);
-    return absl::OkStatus();
-  });
-}
-
-plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer, int32_t* tokens,
-                                        size_t capacity, size_t* needed, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (tokenizer == nullptr) return NullArgument("tokenizer");
-    if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
-    plumb::capi::WriteTokens(tokenizer->tokenizer->special_tokens().end, tokens, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::CopyOut(plumb::capi::GetInfo(*tokenizer), "info", info);
   });
 }
 
 plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer, const char* text, size_t size,
-                                    int32_t* tokens, size_t capacity, size_t* needed,
-                                    plumb_error** error) {
+                                    int32_t** tokens, int64_t* count, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    if (text == nullptr && size > 0) return NullArgument("text");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
-    if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
-    const absl::StatusOr<std::vector<int32_t>> encoded = tokenizer->tokenizer->Encode(
-        text == nullptr ? absl::string_view() : absl::string_view(text, size));
+    if (tokens == nullptr) return NullArgument("tokens");
+    if (count == nullptr) return NullArgument("count");
+    PLUMB_ASSIGN_OR_RETURN(const absl::string_view content, plumb::capi::ToText(text, size));
+    const absl::StatusOr<std::vector<int32_t>> encoded = tokenizer->tokenizer->Encode(content);
     if (!encoded.ok()) return encoded.status();
-    plumb::capi::WriteTokens(*encoded, tokens, capacity, needed);
+    const size_t n = encoded->size();
+    auto* const made = static_cast<int32_t*>(std::malloc(sizeof(int32_t) * std::max<size_t>(n, 1)));
+    if (made == nullptr) return absl::ResourceExhaustedError("out of memory for the tokens");
+    std::copy_n(encoded->begin(), n, made);
+    *tokens = made;
+    *count = static_cast<int64_t>(n);
     return absl::OkStatus();
   });
 }
 
 plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer, const int32_t* tokens,
-                                    size_t count, char* buffer, size_t capacity, size_t* needed,
-                                    plumb_error** error) {
+                                    int64_t count, char** text, size_t* size, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    if (tokens == nullptr && count > 0) return NullArgument("tokens");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*tokens)));
-    const absl::StatusOr<std::string> text =
-        tokenizer->tokenizer->Decode(absl::MakeConstSpan(tokens, count));
-    if (!text.ok()) return text.status();
-    plumb::capi::WriteText(*text, buffer, capacity, needed);
-    return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("tokens", tokens, count));
+    const absl::StatusOr<std::string> decoded = tokenizer->tokenizer->Decode(span);
+    if (!decoded.ok()) return decoded.status();
+    return plumb::capi::WriteText(*decoded, text, size);
   });
 }
 
 void plumb_tokenizer_free(plumb_tokenizer* tokenizer) { delete tokenizer; }
 
 plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer, const int32_t* prompt,
-                                  size_t count, plumb_decoder** decoder, plumb_error** error) {
+                                  int64_t count, plumb_decoder** decoder, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (decoder == nullptr) return NullArgument("decoder");
-    if (prompt == nullptr && count > 0) return NullArgument("prompt");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*prompt)));
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("prompt", prompt, count));
     const std::shared_ptr<const Tokenizer>& shared = tokenizer->tokenizer;
-    absl::StatusOr<plumb::TokenDecoder> made =
-        plumb::TokenDecoder::Create(shared.get(), absl::MakeConstSpan(prompt, count));
+    absl::StatusOr<plumb::TokenDecoder> made = plumb::TokenDecoder::Create(shared.get(), span);
     if (!made.ok()) return made.status();
     *decoder = new plumb_decoder{shared, *std::move(made), "", {}};
     return absl::OkStatus();
   });
 }
 
-plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens, size_t count,
+plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens, int64_t count,
                                 const char** text, size_t* size, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (decoder == nullptr) return NullArgument("decoder");
-    if (tokens == nullptr && count > 0) return NullArgument("tokens");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*tokens)));
+    PLUMB_ASSIGN_OR_RETURN(const auto span, plumb::capi::ToSpan("tokens", tokens, count));
     std::string next;
-    PLUMB_RETURN_IF_ERROR(decoder->decoder.Append(absl::MakeConstSpan(tokens, count), &next));
+    PLUMB_RETURN_IF_ERROR(decoder->decoder.Append(span, &next));
     if (std::exchange(decoder->has_finished, false)) decoder->stops.Restart();
     decoder->text = decoder->stops.stopped() ? "" : decoder->stops.Add(next);
     decoder->WriteView(text, size);
@@ -219,17 +202,12 @@ plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text, siz
   });
 }
 
-plumb_status plumb_decoder_stop_at(plumb_decoder* decoder, const char* const* texts, size_t count,
+plumb_status plumb_decoder_stop_at(plumb_decoder* decoder, const char* const* texts, int64_t count,
                                    plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (decoder == nullptr) return NullArgument("decoder");
-    if (texts == nullptr && count > 0) return NullArgument("texts");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*texts)));
-    std::vector<std::string> stops;
-    for (size_t i = 0; i < count; ++i) {
-      if (texts[i] == nullptr) return NullArgument("texts[i]");
-      stops.emplace_back(texts[i]);
-    }
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> stops,
+                           plumb::capi::ToList<std::string>("texts", texts, count));
     PLUMB_ASSIGN_OR_RETURN(decoder->stops, plumb::StopTexts::Create(stops));
     return absl::OkStatus();
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -85,11 +86,7 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
     return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
                                                    context_length, "), is ", options.seq));
   }
-  if (options.draw_weights != 0 && options.draw_weights != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options: draw_weights must be 0 or 1, is ", options.draw_weights));
-  }
-  request.draws_weights = options.draw_weights == 1;
+  request.draws_weights = options.draw_weights != 0;
   request.reserve = options.reserve;
   if (request.reserve < 0) {
     return absl::InvalidArgumentError(
@@ -185,7 +182,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   return trainer;
 }
 
-absl::Status CheckWhole(const plumb_trainer& trainer, size_t n) {
+absl::Status CheckWhole(const plumb_trainer& trainer, int64_t n) {
   if (n == trainer.step_tokens()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "a step has ", trainer.step_tokens(), " ids (", trainer.spec.gradient_accumulation_steps,
@@ -199,10 +196,10 @@ absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
     return absl::FailedPreconditionError("plumb_trainer_share_states: there are no steps in it");
   }
   const auto begin = std::chrono::steady_clock::now();
+  trainer->probe_stops = false;
   PLUMB_ASSIGN_OR_RETURN(const StepResult result, trainer->session->Step());
   trainer->has_gradients = true;
   ++trainer->model->version;
-  if (info == nullptr) return absl::OkStatus();
   plumb_step_info given = {};
   given.step = result.step;
   given.tokens = result.tokens;
@@ -210,22 +207,26 @@ absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
   given.gradient_norm = result.grad_norm;
   given.learning_rate = result.learning_rate;
   given.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return CopyOut(given, "info", info);
+  if (info != nullptr) CopyStruct(given, info);
+  if (trainer->probe_stops) return absl::CancelledError("the probe callback asked to stop");
+  return absl::OkStatus();
 }
 
 absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step, void* user) {
-  const size_t n = trainer->step_tokens();
-  constexpr size_t kMaxIds = size_t{1} << 28;  // max number of ids in these buffers
+  const int64_t n = trainer->step_tokens();
+  constexpr int64_t kMaxIds = int64_t{1} << 28;  // max number of ids in these buffers
   if (n > kMaxIds) {
     return absl::InvalidArgumentError(
         absl::StrCat("recipe: ", trainer->spec.gradient_accumulation_steps, " micro-batches x ",
                      trainer->spec.batch_size, " rows x ", trainer->seq, " are more than ", kMaxIds,
                      " ids a step"));
   }
-  std::vector<int32_t> inputs(n), targets(n);
+  std::vector<int32_t> inputs(static_cast<size_t>(n)), targets(inputs.size());
   while (trainer->session->step() < trainer->spec.max_steps) {
     if (trainer->cancelled.exchange(false)) return absl::CancelledError("plumb_trainer_cancel");
-    if (batch(user, trainer->session->step() + 1, inputs.data(), targets.data(), n) != 0) break;
+    if (batch(user, trainer->session->step() + 1, inputs.data(), targets.data(), n) != 0) {
+      return absl::CancelledError("the batch callback asked to stop");
+    }
     plumb_step_info info = {};
     info.struct_size = sizeof(info);
     PLUMB_RETURN_IF_ERROR(trainer->batches->Set(inputs.data(), targets.data()));
@@ -245,26 +246,20 @@ using plumb::capi::Guard;
 using plumb::capi::ModelState;
 using plumb::capi::NullArgument;
 
-plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
-                               const char* const* settings, size_t count, char* buffer,
-                               size_t capacity, size_t* needed, plumb_error** error) {
+plumb_status plumb_recipe_text(const char* recipe, const char* name, const char* const* settings,
+                               int64_t count, char** text, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
-    if (text == nullptr && size > 0) return NullArgument("text");
-    if (settings == nullptr && count > 0) return NullArgument("settings");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, 2 * sizeof(*settings)));
+    // A count of which the double overflows stays one that CheckArray refuses.
+    constexpr int64_t kMaxCount = std::numeric_limits<int64_t>::max() / 2;
+    PLUMB_ASSIGN_OR_RETURN(
+        const std::vector<std::string> words,
+        plumb::capi::ToList<std::string>("settings", settings, 2 * std::min(count, kMaxCount)));
     std::vector<std::pair<std::string, std::string>> pairs;
-    for (size_t i = 0; i < count; ++i) {
-      const char* const field = settings[2 * i];
-      const char* const value = settings[2 * i + 1];
-      if (field == nullptr || value == nullptr) return NullArgument("settings[i]");
-      pairs.emplace_back(field, value);
-    }
+    for (size_t i = 0; i < words.size(); i += 2) pairs.emplace_back(words[i], words[i + 1]);
     PLUMB_ASSIGN_OR_RETURN(const plumb::TrainSpec spec,
-                           plumb::ParseTrainSpec(absl::string_view(text, size),
+                           plumb::ParseTrainSpec(plumb::capi::GetText(recipe),
                                                  name == nullptr ? "recipe" : name, pairs));
-    plumb::capi::WriteText(spec.text, buffer, capacity, needed);
-    return absl::OkStatus();
+    return plumb::capi::WriteText(spec.text, text);
   });
 }
 
@@ -294,7 +289,7 @@ plumb_status plumb_trainer_create(plumb_model* model, const plumb_trainer_option
 
 void plumb_trainer_free(plumb_trainer* trainer) { delete trainer; }
 
-size_t plumb_trainer_step_tokens(const plumb_trainer* trainer) {
+int64_t plumb_trainer_step_tokens(const plumb_trainer* trainer) {
   return trainer == nullptr ? 0 : trainer->step_tokens();
 }
 
@@ -311,7 +306,7 @@ plumb_status plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_traine
 }
 
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
-                                const int32_t* targets, size_t n, plumb_step_info* info,
+                                const int32_t* targets, int64_t n, plumb_step_info* info,
                                 plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
@@ -350,18 +345,19 @@ void plumb_trainer_cancel(plumb_trainer* trainer) {
   if (trainer != nullptr) trainer->cancelled = true;
 }
 
-plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plumb_tensor* tensor,
+plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, int64_t i, plumb_tensor* tensor,
                                     plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
     }
-    const auto& entries = trainer->session->gradient_layout().entries;
-    if (i < entries.size() && entries[i].is_frozen()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          entries[i].name, " is frozen by a rule of the recipe, so it has no gradient"));
+    const auto* const entry =
+        plumb::capi::FindEntry(trainer->session->gradient_layout().entries, i);
+    if (entry != nullptr && entry->is_frozen()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(entry->name, " is frozen by a rule of the recipe, so it has no gradient"));
     }
-    const int64_t begin = i < entries.size() ? entries[i].begin : 0;
+    const int64_t begin = entry == nullptr ? 0 : entry->begin;
     return plumb::capi::WriteTensor(
         *trainer->model, i, const_cast<float*>(trainer->session->gradients()) + begin, tensor);
   });

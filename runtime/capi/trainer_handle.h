@@ -27,6 +27,7 @@ struct plumb_trainer {
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;
   bool busy = false;           // during a call
+  bool probe_stops = false;    // the probe callback of this step returned nonzero
   bool shares_states = false;  // during plumb_trainer_share_states
 
   // Tensors of the state by kind (PLUMB_STATE_MODEL, ...), as for a file.
@@ -37,10 +38,7 @@ struct plumb_trainer {
   ~plumb_trainer() {
     if (session != nullptr) --model->trainers;
   }
-  size_t micro_batch() const { return static_cast<size_t>(spec.batch_size * seq); }
-  size_t step_tokens() const {
-    return micro_batch() * static_cast<size_t>(spec.gradient_accumulation_steps);
-  }
+  int64_t step_tokens() const { return spec.gradient_accumulation_steps * spec.batch_size * seq; }
 };
 
 inline const plumb::capi::RuntimeState& GetRuntime(const plumb_trainer& trainer) {

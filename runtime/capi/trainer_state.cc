@@ -17,19 +17,19 @@ namespace {
 constexpr int64_t kMaxSteps = int64_t{1} << 53;
 
 absl::StatusOr<const TensorToWrite*> FindState(const plumb_trainer& trainer, int32_t kind,
-                                               size_t i) {
+                                               int64_t i) {
   if (kind != PLUMB_STATE_MODEL && kind != PLUMB_STATE_OPTIMIZER) {
     return absl::InvalidArgumentError(absl::StrCat("kind: there is no state of kind ", kind));
   }
   const std::vector<TensorToWrite>& tensors = trainer.state[kind];
-  if (i < tensors.size()) return &tensors[i];
+  if (static_cast<size_t>(i) < tensors.size()) return &tensors[static_cast<size_t>(i)];
   return absl::OutOfRangeError(
       absl::StrCat("there is no tensor ", i, " of this kind: there are ", tensors.size()));
 }
 
 // Returns the tensor; fails unless its elements [begin, begin + count) exist.
 absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, int32_t kind,
-                                                  size_t i, int64_t begin, int64_t count) {
+                                                  int64_t i, int64_t begin, int64_t count) {
   PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const tensor, FindState(trainer, kind, i));
   const int64_t elements = tensor->type.num_elements();
   if (begin < 0 || count < 0 || begin > elements || count > elements - begin) {
@@ -82,7 +82,12 @@ plumb_status plumb_trainer_check(const plumb_trainer* trainer, plumb_error** err
   return Call(trainer, "trainer", error, [&] { return trainer->session->CheckFinite(); });
 }
 
-plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, size_t i,
+int64_t plumb_trainer_state_count(const plumb_trainer* trainer, int32_t kind) {
+  if (trainer == nullptr || (kind != PLUMB_STATE_MODEL && kind != PLUMB_STATE_OPTIMIZER)) return 0;
+  return static_cast<int64_t>(trainer->state[kind].size());
+}
+
+plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, int64_t i,
                                  plumb_tensor* tensor, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
@@ -92,7 +97,7 @@ plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, siz
   });
 }
 
-plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind, size_t i,
+plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind, int64_t i,
                                       int64_t begin, int64_t count, float* to,
                                       plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
@@ -108,7 +113,7 @@ plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind
   });
 }
 
-plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, size_t i,
+plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, int64_t i,
                                        int64_t begin, int64_t count, const float* from,
                                        plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {

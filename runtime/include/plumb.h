@@ -9,6 +9,29 @@
  * - A function that can fail returns a plumb_status. If it is not PLUMB_OK (0) and the last
  *   argument is not NULL, *error becomes an error that the caller frees. Outputs keep their old
  *   values.
+ * - int64_t counts elements, tokens, steps and bytes of models, and is an index of a list; int32_t
+ *   is the id of a token, an enumerator, a boolean (0 is false, all other values are true) or the
+ *   number of a thread, rank, sequence, line or column; size_t is the size of text or memory in
+ *   bytes. A count that is negative or exceeds memory is PLUMB_STATUS_INVALID_ARGUMENT, and no
+ *   element is read.
+ * - Texts are UTF-8 and end with 0, as arguments and as results. Only a text that may contain 0, to
+ *   tokenize or from tokens, has a size.
+ * - A text or an array that becomes the caller's (char** text, int32_t** tokens) is freed by
+ *   plumb_free. All other pointers that a call returns belong to the library, and live as long as
+ *   is stated there. A result that is JSON has a JSON Schema, installed in share/plumb/schemas. Its
+ *   fields stay, and more may be added.
+ * - A list has a function for its number of elements, plumb_..._count, and one for the i-th, which
+ *   fails with PLUMB_STATUS_OUT_OF_RANGE beyond the last.
+ * - Texts, arrays and structs that a call gets are copied if they are needed after it: options,
+ *   with the allocator, the executor and the communicator. Kept as a pointer are `context` and
+ *   `user`, whose objects live as long as the handle, and a registered norm.
+ * - A callback that returns a number returns 0 to continue. All other values end the call that it
+ *   runs in, which then returns PLUMB_STATUS_CANCELLED; what it had done stays done.
+ * - A struct begins with `struct_size`, which the caller sets to sizeof the struct, also for an
+ *   output: it lets an old program run with a newer plumb. Each struct has an initializer that sets
+ *   it: plumb_model_info info = PLUMB_MODEL_INFO_INIT.
+ * - Options are passed by pointer. NULL means what the initializer PLUMB_..._OPTIONS_INIT contains.
+ *   0 is the default of each field, except for a temperature.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode, or throws. Callbacks must not throw either, and run in the default
  *   floating-point mode.
@@ -17,19 +40,6 @@
  *   SIGXFSZ and SIGPIPE do not reach the host. Reading a pipe without a writer is an error after
  *   two seconds.
  * - A call needs 256 KiB of stack for deeply nested formulas; 128 KiB suffice for usual ones.
- * - A struct begins with `struct_size`, which the caller sets to sizeof the struct: it lets an old
- *   program run with a newer plumb. Each struct has an initializer that sets it: plumb_model_info
- *   info = PLUMB_MODEL_INFO_INIT.
- * - Options are passed by pointer. NULL means all defaults, and 0 is the default of each field; the
- *   initializers PLUMB_..._OPTIONS_INIT contain the defaults.
- * - A count or size that exceeds the address space is PLUMB_STATUS_INVALID_ARGUMENT; no element is
- * read.
- * - Strings are UTF-8. A `const char*` argument ends with 0, except that one with a length need
- *   not.
- * - A string result is written to `buffer`, cut to `capacity` bytes and ended with 0. `*needed`
- *   (may be NULL) becomes its length without the 0, so a call with capacity 0 queries the length.
- * - A result that is JSON has a JSON Schema, installed in share/plumb/schemas. Its fields stay, and
- *   more may be added.
  * - Thread-safety is stated at each handle below. Different handles are independent, except that no
  *   session may run while a trainer of its model does. */
 #ifndef PLUMB_H_
@@ -69,6 +79,11 @@ extern "C" {
 /* Returns the version of plumb, "0.3.0", a static string. */
 PLUMB_API const char* plumb_version(void);
 
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+/* Frees a text or an array that a call made for the caller. */
+PLUMB_API void plumb_free(void* memory);
+
 /* --- Errors ----------------------------------------------------------------------------------- */
 
 /* An error with its message. Immutable; any thread may read it. */
@@ -81,8 +96,8 @@ PLUMB_API const char* plumb_error_message(const plumb_error* error);
 /* Finds the location with which the message begins. `*file` lives as long as the error; lines and
  * columns count from 1. Each output may be NULL.
  * Returns: 1, or 0 if the message has no location. */
-PLUMB_API int plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
-                                   int32_t* column);
+PLUMB_API int32_t plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
+                                       int32_t* column);
 /* Frees an error. */
 PLUMB_API void plumb_error_free(plumb_error* error);
 
@@ -136,11 +151,9 @@ typedef struct plumb_runtime_options {
   /* GEMM engine: "auto" (NULL), "onednn", "small" (built in), "pairs" (bf16 multiply), "widen"
    * (bf16 to f32) */
   const char* gemm;
-  /* NULL: plumb's own. The struct is copied, but not the object that `context` points to. */
-  const plumb_allocator* allocator;
+  const plumb_allocator* allocator; /* NULL: plumb's own */
   /* NULL: plumb's own threads. They are shared by all runtimes of the process, start with the first
-   * call that has work for them, and end with the last handle on a runtime. Copied, like allocator.
-   */
+   * call that has work for them, and end with the last handle on a runtime. */
   const plumb_executor* executor;
   /* Absolute directories, separated by ':', that are searched for norms and placements before those
    * of the environment and of the installation; NULL: none. */
@@ -190,8 +203,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime,
  * plumb_runtime_describe lists all norms.
  * Errors: PLUMB_STATUS_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
-                                                             char* buffer, size_t capacity,
-                                                             size_t* needed, plumb_error** error);
+                                                             char** text, plumb_error** error);
 
 /* A call of a norm's function, for a host that reports where the process ended by a fault, or where
  * it hangs. The strings live as long as the call. */
@@ -218,8 +230,7 @@ PLUMB_API int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity)
 
 /* Names the GEMM engines. Runtimes with equal strings round equally. Loads oneDNN, which
  * plumb_runtime_describe then reports. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer,
-                                                          size_t capacity, size_t* needed,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char** text,
                                                           plumb_error** error);
 
 enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2 };
@@ -236,10 +247,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_measure_speed(plumb_runtime
 
 /* Reports the machine, the norms and placements that were found or refused, and problems: what
  * `plumb doctor` prints. JSON, with the fields of runtime.schema.json. Loads nothing and runs no
- * plugin's code. Numbers such as free memory differ from call to call, so pass some bytes more than
- * *needed. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer,
-                                                              size_t capacity, size_t* needed,
+ * plugin's code. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char** text,
                                                               plumb_error** error);
 
 /* --- Descriptions of models ------------------------------------------------------------------- */
@@ -248,22 +257,19 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* run
  * Thread-safety: thread-compatible. */
 typedef struct plumb_spec plumb_spec;
 
-/* Reads a description from a file, or from `size` bytes of memory, for which `name` stands in
- * messages.
+/* Reads a description from a file, or from a text, for which `name` stands in messages.
  * Errors: PLUMB_STATUS_NOT_FOUND; PLUMB_STATUS_INVALID_ARGUMENT with a location, listing all syntax
  * errors. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec,
                                                             plumb_error** error);
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
-                                                            const char* name, plumb_spec** spec,
-                                                            plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_text(const char* text, const char* name,
+                                                            plumb_spec** spec, plumb_error** error);
 /* Sets a field from text: ("n_layer", "8"), ("norm[0].attr[eps].number", "1e-6").
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
                                                       const char* value, plumb_error** error);
 /* Writes the description in protobuf text format. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer,
-                                                       size_t capacity, size_t* needed,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_text(const plumb_spec* spec, char** text,
                                                        plumb_error** error);
 /* Frees a description. */
 PLUMB_API void plumb_spec_free(plumb_spec* spec);
@@ -305,17 +311,14 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_get_info(const plumb_model* m
 
 /* Describes the resolved model: what `plumb describe` prints. JSON, with the fields of
  * model.schema.json. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
-                                                            size_t capacity, size_t* needed,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char** text,
                                                             plumb_error** error);
 /* Writes a self-contained description, which includes the placements and imports it refers to. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char* buffer,
-                                                        size_t capacity, size_t* needed,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char** text,
                                                         plumb_error** error);
 
 /* Lists the norms of the model's layers. JSON, model_norms.schema.json: {ID: version}. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
-                                                         size_t capacity, size_t* needed,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char** text,
                                                          plumb_error** error);
 
 /* Stages that plumb_model_explain prints. */
@@ -344,14 +347,12 @@ typedef struct plumb_explain_options {
 #define PLUMB_EXPLAIN_OPTIONS_INIT \
   { sizeof(plumb_explain_options), 0, 0, 1, 0, NULL }
 
-/* Prints a stage of the compiler, for people: the text changes with each version. Each call does
- * the work again, so a large buffer is cheaper than a query of the length.
+/* Prints a stage of the compiler, for people: the text changes with each version.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for a layer that does not exist, and for a program
  * too large to be addressed. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
                                                            const plumb_explain_options* options,
-                                                           char* buffer, size_t capacity,
-                                                           size_t* needed, plumb_error** error);
+                                                           char** text, plumb_error** error);
 
 enum { PLUMB_PASS_TRAINING = 0, PLUMB_PASS_FEED = 1 };
 
@@ -369,8 +370,8 @@ typedef struct plumb_work {
 /* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, of
  * which the tensors that `recipe` freezes have no part (NULL: all are trained), or feeding a
  * session, which computes the logits of the last token only. `weights`, as in
- * plumb_session_options, determines weight_bytes. Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for
- * `tokens` outside 1 .. context_length. */
+ * plumb_session_options, determines weight_bytes.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
                                                         int64_t tokens, int32_t weights,
                                                         const char* recipe, plumb_work* work,
@@ -378,9 +379,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model
 
 /* Lists the names that plumb_trainer_probe takes, one per line, in the order of the data flow. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model,
-                                                                char* buffer, size_t capacity,
-                                                                size_t* needed,
-                                                                plumb_error** error);
+                                                                char** text, plumb_error** error);
 
 /* Draws the weights from a seed, as `plumb train` does.
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer;
@@ -424,7 +423,7 @@ typedef struct plumb_tensor_in_file {
  * Errors: those of plumb_model_map. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
                                                                const plumb_tensor_in_file* tensors,
-                                                               size_t count, plumb_error** error);
+                                                               int64_t count, plumb_error** error);
 /* Saves weights and buffers as safetensors. Replaces the file atomically: whatever happens it holds
  * the old content or the new. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
@@ -443,7 +442,7 @@ typedef struct plumb_tensor {
   { sizeof(plumb_tensor), NULL, 0, 0, {0, 0, 0, 0}, NULL }
 
 /* Returns the number of parameters. */
-PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
+PLUMB_API int64_t plumb_model_tensor_count(const plumb_model* model);
 /* Returns the i-th parameter in *tensor, of which the first tensor->struct_size bytes are filled
  * in. Its data may be written while nothing else uses the model (see plumb_model_changed). The
  * pointers live as long as the model, but end when the weights get another layout: by
@@ -451,7 +450,7 @@ PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
  * such a trainer, or with mapped weights.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without weights, and for a
  * matrix that was trained in bf16. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, int64_t i,
                                                           plumb_tensor* tensor,
                                                           plumb_error** error);
 
@@ -464,6 +463,24 @@ PLUMB_API void plumb_model_changed(plumb_model* model);
 /* Converts text to token ids and back. Immutable; any thread. */
 typedef struct plumb_tokenizer plumb_tokenizer;
 
+/* Size and special tokens. The arrays live as long as the tokenizer. */
+typedef struct plumb_tokenizer_info {
+  uint32_t struct_size;
+  int32_t begin; /* begins a document of training data; -1: none */
+  int32_t end;   /* ends one, and begins one in tokenizers of characters and bytes; -1: none */
+  int64_t vocab_size;
+  /* The tokens to put before those of plumb_tokenizer_encode in a prompt: those that the file's
+   * post-processor puts before a text, such as <s>, or `end` of a tokenizer of characters or bytes.
+   */
+  const int32_t* prefix;
+  int64_t prefix_count;
+  /* The tokens that end a generated text, for plumb_sample_options; `end` is the first. */
+  const int32_t* end_tokens;
+  int64_t end_token_count;
+} plumb_tokenizer_info;
+#define PLUMB_TOKENIZER_INFO_INIT \
+  { sizeof(plumb_tokenizer_info), 0, 0, 0, NULL, 0, NULL, 0 }
+
 enum { PLUMB_TOKENIZER_CHARACTERS = 0, PLUMB_TOKENIZER_BYTES = 1 };
 
 /* Creates a tokenizer. PLUMB_TOKENIZER_CHARACTERS has a token for each character in `text`, line
@@ -475,7 +492,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, cons
                                                               plumb_error** error);
 /* Reads a tokenizer from the text of a tokenizer.json, of a run or of a published model. Its
  * special tokens are guessed. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json,
                                                                  plumb_tokenizer** tokenizer,
                                                                  plumb_error** error);
 /* Reads a tokenizer from the directory of a run or of a published model. Special tokens are taken
@@ -487,43 +504,25 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_directory(const char
                                                                       plumb_error** error);
 /* Writes the tokenizer as a tokenizer.json. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
-                                                            char* buffer, size_t capacity,
-                                                            size_t* needed, plumb_error** error);
-/* Returns the number of tokens. */
-PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
-/* Returns the token that ends a document of training data; -1 without one. In tokenizers of
- * characters and bytes it also begins one. */
-PLUMB_API int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer);
-/* Returns the token that begins a document of training data; -1 without one. */
-PLUMB_API int32_t plumb_tokenizer_begin(const plumb_tokenizer* tokenizer);
-/* Returns the tokens that end a generated text, for end_tokens of plumb_sample_options; the first
- * is plumb_tokenizer_begin_end's. Writes at most `capacity` ids to `tokens`; *needed becomes their
- * number. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,
-                                                                  int32_t* tokens, size_t capacity,
-                                                                  size_t* needed,
-                                                                  plumb_error** error);
-/* Returns the tokens to put before those of plumb_tokenizer_encode in a prompt: those that the
- * file's post-processor puts before a text, such as <s>, or the begin/end token of a tokenizer of
- * characters or bytes. Writes at most `capacity` ids to `tokens`; *needed becomes their number. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer,
-                                                              int32_t* tokens, size_t capacity,
-                                                              size_t* needed, plumb_error** error);
-/* Converts text to ids. Writes at most `capacity` ids to `tokens`; *needed becomes their number,
- * which may exceed `size`.
+                                                            char** text, plumb_error** error);
+/* Returns the size and the special tokens. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_get_info(const plumb_tokenizer* tokenizer,
+                                                                plumb_tokenizer_info* info,
+                                                                plumb_error** error);
+/* Converts text to ids. *count becomes their number, which may exceed `size`.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a character that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
                                                               const char* text, size_t size,
-                                                              int32_t* tokens, size_t capacity,
-                                                              size_t* needed, plumb_error** error);
+                                                              int32_t** tokens, int64_t* count,
+                                                              plumb_error** error);
 /* Converts ids to text; begin/end tokens have none. The text of a tokenizer of bytes may contain 0
- * and invalid UTF-8. The texts of single tokens do not concatenate to the text of all tokens: use a
- * plumb_decoder for tokens that arrive one by one.
+ * and invalid UTF-8; *size (may be NULL) becomes its length. The texts of single tokens do not
+ * concatenate to the text of all tokens: use a plumb_decoder for tokens that arrive one by one.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an id that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
-                                                              const int32_t* tokens, size_t count,
-                                                              char* buffer, size_t capacity,
-                                                              size_t* needed, plumb_error** error);
+                                                              const int32_t* tokens, int64_t count,
+                                                              char** text, size_t* size,
+                                                              plumb_error** error);
 /* Frees a tokenizer; its decoders keep what they need. */
 PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 
@@ -536,7 +535,7 @@ typedef struct plumb_decoder plumb_decoder;
  * returned: it only decides how the next text begins, with a space or the rest of a character.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an id that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer,
-                                                            const int32_t* prompt, size_t count,
+                                                            const int32_t* prompt, int64_t count,
                                                             plumb_decoder** decoder,
                                                             plumb_error** error);
 /* Sets *text and *size (each may be NULL) to the text that `tokens` complete, "" if more tokens
@@ -546,7 +545,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenize
  * unchanged.
  */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder,
-                                                          const int32_t* tokens, size_t count,
+                                                          const int32_t* tokens, int64_t count,
                                                           const char** text, size_t* size,
                                                           plumb_error** error);
 /* Returns the text that was held back, with the bytes of an incomplete character unchanged. The
@@ -555,11 +554,11 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decod
                                                             const char** text, size_t* size,
                                                             plumb_error** error);
 /* Makes the text end before the first occurrence of one of `texts`, however tokens split it. Text
- * that may become one of them is held back. The strings are copied; count 0 removes them.
+ * that may become one of them is held back. count 0 removes them.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a string that is empty or not UTF-8. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
-                                                             const char* const* texts, size_t count,
-                                                             plumb_error** error);
+                                                             const char* const* texts,
+                                                             int64_t count, plumb_error** error);
 /* Returns 1 once the text has reached such a string, after which plumb_decoder_next returns ""
  * until plumb_decoder_finish; else 0. */
 PLUMB_API int32_t plumb_decoder_stopped(const plumb_decoder* decoder);
@@ -570,8 +569,7 @@ PLUMB_API void plumb_decoder_free(plumb_decoder* decoder);
 
 /* Carries messages between the processes (ranks) of a job, on one machine or several, by MPI
  * (libplumb-mpi.so of the command line) or any other transport. Each rank makes the same calls of
- * plumb, with a communicator of the same job. A call uses the communicator from one thread at a
- * time and keeps no copy; a trainer keeps the pointer, so the communicator must outlive it.
+ * plumb, with a communicator of the same job, which is called from one thread at a time.
  *
  * Functions that can fail return a plumb_status, PLUMB_STATUS_UNAVAILABLE if a rank or the network
  * failed.
@@ -679,24 +677,20 @@ typedef struct plumb_step_info {
   { sizeof(plumb_step_info), 0, 0, 0.0, 0.0, 0.0, 0.0 }
 
 /* Fills the micro-batches of a step: inputs[n] and targets[n], as in plumb_trainer_step. `step`
- * counts from 1.
- * Returns: 0, or 1 to end the run because there is no more data. */
+ * counts from 1. */
 typedef int32_t (*plumb_batch_fn)(void* user, int64_t step, int32_t* inputs, int32_t* targets,
-                                  size_t n);
-/* Receives the results of a step.
- * Returns: 0 to continue; otherwise the run ends with PLUMB_STATUS_CANCELLED. */
+                                  int64_t n);
+/* Receives the results of a step. */
 typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
 
-/* Writes a complete recipe, for a host that reads or stores it: `text`, with `count` fields set.
+/* Writes a complete recipe, for a host that reads or stores it: `recipe`, with `count` fields set.
  * settings[2 * i] is the name of a field ("learning_rate", "data.val_fraction"), and
  * settings[2 * i + 1] its value as text. The result contains every field whose default is not zero.
  * `name` stands for the file in messages.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT, listing all errors of syntax or of range. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size,
-                                                         const char* name,
-                                                         const char* const* settings, size_t count,
-                                                         char* buffer, size_t capacity,
-                                                         size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_recipe_text(const char* recipe, const char* name,
+                                                         const char* const* settings, int64_t count,
+                                                         char** text, plumb_error** error);
 
 /* Computes the memory of a trainer without allocating it. Needs no weights.
  * Errors: those of plumb_trainer_create for the options. */
@@ -720,7 +714,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
 PLUMB_API void plumb_trainer_free(plumb_trainer* trainer);
 
 /* Returns the number of ids in a step: gradient_accumulation_steps x batch_size x seq. */
-PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
+PLUMB_API int64_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
 /* Returns the number of completed steps. */
 PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer);
 /* Returns the memory, as plumb_trainer_plan does. */
@@ -738,29 +732,28 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_memory(const plumb_trai
  * finite, with the name of the first such tensor. The trainer is then unchanged. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer,
                                                           const int32_t* inputs,
-                                                          const int32_t* targets, size_t n,
+                                                          const int32_t* targets, int64_t n,
                                                           plumb_step_info* info,
                                                           plumb_error** error);
 
 /* Fills micro-batch `i` (from 0) of a step: inputs and targets [batch_size, *seq], as in
- * plumb_trainer_step. *seq is options.seq and may be made smaller.
- * Returns: 0; otherwise there is no such micro-batch. */
+ * plumb_trainer_step. *seq is options.seq and may be made smaller. */
 typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, int32_t* targets,
                                         int64_t* seq);
 /* Does one step, like plumb_trainer_step, on micro-batches that a callback fills and that may
  * differ in length, for sequences shorter than options.seq. All are filled before the first pass,
  * since the loss is the mean over all targets; a micro-batch may have no target. The first one of
  * each length takes longer, because its program is compiled.
- * Errors: those of plumb_trainer_step; PLUMB_STATUS_CANCELLED if `fill` has no micro-batch. */
+ * Errors: those of plumb_trainer_step. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step_with_callback(plumb_trainer* trainer,
                                                                         plumb_micro_batch_fn fill,
                                                                         void* user,
                                                                         plumb_step_info* info,
                                                                         plumb_error** error);
 
-/* Does steps until the recipe's max_steps or until `batch` returns 1. `step` may be NULL.
- * Errors: those of plumb_trainer_step; PLUMB_STATUS_CANCELLED if `step` ends the run or after
- * plumb_trainer_cancel. */
+/* Does steps until the recipe's max_steps, unless a callback or plumb_trainer_cancel ends the run.
+ * `step` may be NULL.
+ * Errors: those of plumb_trainer_step; PLUMB_STATUS_CANCELLED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer,
                                                          plumb_batch_fn batch, plumb_step_fn step,
                                                          void* user, plumb_error** error);
@@ -773,7 +766,7 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, and
  * for a parameter that a rule freezes. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
-                                                              size_t i, plumb_tensor* tensor,
+                                                              int64_t i, plumb_tensor* tensor,
                                                               plumb_error** error);
 
 /* Saves weights, norm states, moments and the number of steps as one safetensors file, which is
@@ -810,23 +803,25 @@ enum {
    * averages ("ema.NAME" of each weight). */
   PLUMB_STATE_OPTIMIZER = 1
 };
+/* Returns the number of tensors of a kind; 0 for an unknown kind. */
+PLUMB_API int64_t plumb_trainer_state_count(const plumb_trainer* trainer, int32_t kind);
 /* Returns the i-th tensor, like plumb_model_tensor; it may be written to between steps. `data` is
  * NULL for a matrix that is trained in bf16. Names and data live as long as the trainer.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last one. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer,
-                                                           int32_t kind, size_t i,
+                                                           int32_t kind, int64_t i,
                                                            plumb_tensor* tensor,
                                                            plumb_error** error);
 /* Copies the elements [begin, begin + count) of a state tensor to `to`. Includes matrices trained
- * in bf16, whose f32 values are exact except for payloads of NaN. Errors:
- * PLUMB_STATUS_OUT_OF_RANGE. */
+ * in bf16, whose f32 values are exact except for payloads of NaN.
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
-                                                                int32_t kind, size_t i,
+                                                                int32_t kind, int64_t i,
                                                                 int64_t begin, int64_t count,
                                                                 float* to, plumb_error** error);
 /* Copies `from` to these elements. Errors: those of plumb_trainer_read_state. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* trainer,
-                                                                 int32_t kind, size_t i,
+                                                                 int32_t kind, int64_t i,
                                                                  int64_t begin, int64_t count,
                                                                  const float* from,
                                                                  plumb_error** error);
@@ -840,7 +835,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* tr
  * which it writes states, loads and sets steps as if it were alone. Afterwards all ranks have its
  * states, its number of steps and its scale of the learning rate. Without a communicator it only
  * calls `use`. Steps are not allowed in it. To read or save states, a rank needs no other.
- * Errors: PLUMB_STATUS_CANCELLED on all ranks if `use` does not return 0. */
+ * Errors: PLUMB_STATUS_CANCELLED on all ranks if `use` returns nonzero. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
                                                                   int32_t (*use)(void* user),
                                                                   void* user, plumb_error** error);
@@ -871,8 +866,8 @@ typedef struct plumb_probe {
   { sizeof(plumb_probe), 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 0, 0, {0, 0, 0, 0}, NULL, 0.0 }
 
 /* Receives the probed tensors during a step, on its thread: activations and gradients as they are
- * computed, in every micro-batch; then, before the update, parameters.
- * Returns: 0 to continue; otherwise plumb_trainer_run ends like after plumb_trainer_cancel. */
+ * computed, in every micro-batch; then, before the update, parameters. If it ends the call, it does
+ * so after the step. */
 typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
 
 /* Probes step 1, every `every`-th step and steps that diverge, from now on; every 0 turns probes
@@ -883,18 +878,18 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * units.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
-                                                           const char* const* points, size_t count,
+                                                           const char* const* points, int64_t count,
                                                            plumb_probe_fn probe, void* user,
                                                            plumb_error** error);
 
+/* Returns the number of points of the last step; 0 if it was not probed. */
+PLUMB_API int64_t plumb_trainer_probe_count(const plumb_trainer* trainer);
 /* Returns statistics of the i-th point over all micro-batches of the last step, with gradients of
  * the step's mean loss; of a step that diverged, those of its bad micro-batch. Points are ordered:
  * activations, their gradients, then each parameter and its gradient. `rank` is 0 and `data` NULL.
- * Names live until plumb_trainer_probe.
- * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last point, and for every point if the last step was
- * not probed. */
+ * Names live until plumb_trainer_probe. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer,
-                                                               size_t i, plumb_probe* probe,
+                                                               int64_t i, plumb_probe* probe,
                                                                plumb_error** error);
 
 /* A row of a profile, summed over the profiled steps. */
@@ -914,12 +909,12 @@ typedef struct plumb_profile_row {
  * that is probed is one row. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
                                                              plumb_error** error);
+/* Returns the number of rows of the profile up to now; 0 before plumb_trainer_profile. Ends the
+ * lifetime of the rows' names. */
+PLUMB_API int64_t plumb_trainer_profile_count(plumb_trainer* trainer);
 /* Returns the i-th row. Row 0 is the total ("step", with the number of steps in `runs`); then come
- * the ops, the longest first, the stages, and the rest of the time, "other". Names live until the
- * next call with row 0.
- * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last row; PLUMB_STATUS_FAILED_PRECONDITION before
- * plumb_trainer_profile. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
+ * the ops, the longest first, the stages, and the rest of the time, "other". */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, int64_t i,
                                                                  plumb_profile_row* row,
                                                                  plumb_error** error);
 
@@ -960,7 +955,7 @@ PLUMB_API void plumb_session_free(plumb_session* session);
  * PLUMB_STATUS_FAILED_PRECONDITION if a norm needs statistics over tokens. Nothing is appended
  * then. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
-                                                          const int32_t* tokens, size_t count,
+                                                          const int32_t* tokens, int64_t count,
                                                           plumb_error** error);
 /* Appends one token, as plumb_session_generate does: a sequence with a full context restarts with
  * the newer half of its tokens, including this one (context_length / 2 of them).
@@ -973,8 +968,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_append(plumb_session* sessi
  * sequences may end, and others begin (plumb_session_truncate, plumb_session_feed), between tokens.
  * Errors: those of plumb_session_feed, also for a full sequence without a token. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed_batch(plumb_session* session,
-                                                                const int32_t* tokens, size_t count,
-                                                                plumb_error** error);
+                                                                const int32_t* tokens,
+                                                                int64_t count, plumb_error** error);
 /* Returns the logits [vocab_size] of the token after the last one fed, or NULL if none was fed.
  * Valid until the next call on the session. */
 PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
@@ -1002,7 +997,7 @@ typedef struct plumb_sample_options {
   int64_t drawn;        /* number of tokens already drawn from the stream */
   /* Drawing one of these ends the text; it is not passed to the callback. */
   const int32_t* end_tokens;
-  size_t end_token_count;
+  int64_t end_token_count;
 } plumb_sample_options;
 #define PLUMB_SAMPLE_OPTIONS_INIT \
   { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, NULL, 0 }
@@ -1010,20 +1005,20 @@ typedef struct plumb_sample_options {
 /* Reasons why plumb_session_generate ended. */
 enum {
   PLUMB_FINISH_NONE = 0,   /* it failed, or was not called */
-  PLUMB_FINISH_STOP = 1,   /* an end token was drawn, or the callback returned nonzero */
+  PLUMB_FINISH_STOP = 1,   /* an end token was drawn, or the callback ended the call */
   PLUMB_FINISH_LENGTH = 2, /* max_tokens were drawn */
   PLUMB_FINISH_CONTEXT = 3 /* the context is full, and max_tokens is 0 */
 };
 
-/* Receives each token as it is drawn. Returns: 0 to continue; otherwise generation ends. */
+/* Receives each token as it is drawn. */
 typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
 
 /* Draws tokens after those of a sequence, like `plumb sample`: passes each token to `token` and
- * appends it (plumb_session_append). The last one is passed but not appended: when `token` returns
- * nonzero, max_tokens are drawn or, if max_tokens is 0, the context is full. Draw i (from 0, or
- * from options->drawn) depends on logits, options and i only.
- * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a sequence without logits; PLUMB_STATUS_CANCELLED
- * after plumb_session_cancel. */
+ * appends it (plumb_session_append). The last one is passed but not appended: when `token` ends the
+ * call, max_tokens are drawn or, if max_tokens is 0, the context is full. Draw i (from 0, or from
+ * options->drawn) depends on logits, options and i only.
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a sequence without logits; PLUMB_STATUS_CANCELLED if
+ * `token` or plumb_session_cancel ended it. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_generate(plumb_session* session,
                                                               int32_t sequence,
                                                               const plumb_sample_options* options,
@@ -1043,8 +1038,9 @@ PLUMB_API void plumb_session_cancel(plumb_session* session);
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION inside a callback of the session. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
                                                              plumb_error** error);
-/* Returns the i-th row, like plumb_trainer_profile_row. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, size_t i,
+/* Return the number of rows and the i-th row, as for trainers. */
+PLUMB_API int64_t plumb_session_profile_count(plumb_session* session);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, int64_t i,
                                                                  plumb_profile_row* row,
                                                                  plumb_error** error);
 
@@ -1091,13 +1087,13 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* m
  * logits are wanted. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
                                                            const int32_t* inputs,
-                                                           const int32_t* targets, size_t n,
+                                                           const int32_t* targets, int64_t n,
                                                            double* loss, plumb_error** error);
 /* Sets the token types of the inputs of all further runs, which must then have n inputs; n 0: all
  * have type 0, the initial state.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a type outside 0 .. token_types - 1. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
-                                                                 const int32_t* types, size_t n,
+                                                                 const int32_t* types, int64_t n,
                                                                  plumb_error** error);
 /* Returns the logits [rows, n / rows, vocab_size] of the last run, valid until the next one; NULL
  * if there was no run or options.logits is 0. */
@@ -1107,16 +1103,15 @@ PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without a run, or if
  * options.gradients is 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
-                                                                size_t i, plumb_tensor* tensor,
+                                                                int64_t i, plumb_tensor* tensor,
                                                                 plumb_error** error);
 /* Probes each run from now on, with `points` and `probe` as in plumb_trainer_probe, and step 0;
- * probe NULL turns it off. If `probe` does not return 0, the run fails with PLUMB_STATUS_CANCELLED
- * after its end.
+ * probe NULL turns it off.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_FAILED_PRECONDITION if
  * options.gradients is 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
                                                              const char* const* points,
-                                                             size_t count, plumb_probe_fn probe,
+                                                             int64_t count, plumb_probe_fn probe,
                                                              void* user, plumb_error** error);
 
 /* --- Runs and studies ------------------------------------------------------------------------- */
@@ -1130,10 +1125,9 @@ enum {
 };
 
 /* Opens a run, trained or imported, or one of its checkpoints: its model with the weights of the
- * newest checkpoint, and its tokenizer, whose end tokens (plumb_tokenizer_end_tokens) are those of
- * the run. The weights are mapped: they are read when they are used. `flags` is 0 or
- * PLUMB_RUN_AVERAGE. `tokenizer` and `step` may be NULL. *step becomes the number of completed
- * steps, 0 for an imported run.
+ * newest checkpoint, and its tokenizer, whose end tokens are those of the run. The weights are
+ * mapped: they are read when they are used. `flags` is 0 or PLUMB_RUN_AVERAGE. `tokenizer` and
+ * `step` may be NULL. *step becomes the number of completed steps, 0 for an imported run.
  * Errors: PLUMB_STATUS_NOT_FOUND if there is no such run, no average, or a norm is missing;
  * PLUMB_STATUS_DATA_LOSS for damaged files; those of plumb_tokenizer_from_directory, unless
  * `tokenizer` is NULL. */
@@ -1170,13 +1164,12 @@ typedef struct plumb_run_training {
   const char* out;             /* directory of the run. Required. */
   const char* init;            /* run or checkpoint to start from; NULL: weights are drawn */
   const char* const* settings; /* fields to set: "model.n_layer=4", "train.max_steps=200" */
-  size_t settings_count;
+  int64_t settings_count;
   int64_t probe_every;             /* steps between probes, written to probes.jsonl; 0: none */
   const char* const* probe_points; /* as in `plumb train --probe-point`; none: the default points */
-  size_t probe_points_count;
+  int64_t probe_points_count;
   int64_t stop_at; /* step at which to stop with a checkpoint; 0: the run's last */
-  /* Called after each step; NULL: not. Returns 0 to continue, or else the run stops with a
-   * checkpoint. */
+  /* Called after each step; NULL: not. If it ends the call, the run stops with a checkpoint. */
   int32_t (*on_step)(void* user, const plumb_run_step* step);
   void* user;
 } plumb_run_training;
@@ -1187,7 +1180,7 @@ typedef struct plumb_run_training {
   }
 
 /* Trains a run like `plumb train`. Warnings go to the runtime's log.
- * Errors: PLUMB_STATUS_CANCELLED if on_step stopped it, after a checkpoint was written;
+ * Errors: PLUMB_STATUS_CANCELLED if on_step stopped it;
  * PLUMB_STATUS_ABORTED if a step diverged, with the first tensor that is not finite;
  * PLUMB_STATUS_ALREADY_EXISTS for a directory that has a run, without `resume`;
  * PLUMB_STATUS_INVALID_ARGUMENT with a location for errors in files;
@@ -1212,6 +1205,7 @@ typedef struct plumb_study_progress {
 
 typedef struct plumb_study_options {
   uint32_t struct_size;
+  int32_t overwrite; /* 1: runs of `out` whose inputs have changed are trained again */
   const char* out;   /* directory of the study. Required. */
   const char* store; /* directory of runs that studies share; NULL: none */
   /* Options of the study's runtimes, one for each run that is trained at the same time; `threads`
@@ -1219,17 +1213,14 @@ typedef struct plumb_study_options {
   const plumb_runtime_options* runtime;
   /* Norms that are linked into the program; they are called on several threads at once. */
   const struct plumb_norm_plugin* const* norms;
-  size_t norms_count;
+  int64_t norms_count;
   const char* command; /* command that continues the study, for provenance.json; NULL: "" */
-  /* Called several times a second on the calling thread during the training; NULL: not. Returns 0
-   * to continue, or else the study stops. */
+  /* Called several times a second on the calling thread during the training; NULL: not. */
   int32_t (*on_progress)(void* user, const plumb_study_progress* progress);
   void* user;
-  /* Not 0: runs of `out` whose inputs have changed are trained again; all others are kept. */
-  int64_t overwrite;
 } plumb_study_options;
 #define PLUMB_STUDY_OPTIONS_INIT \
-  { sizeof(plumb_study_options), NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0 }
+  { sizeof(plumb_study_options), 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
 
 /* Trains the runs of a study that `options->out` does not have yet and writes its tables and its
  * report, like `plumb compare`. `study` is a file with a plumb.v1.Study.
@@ -1255,6 +1246,7 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 40, "plumb_explain_options"
 PLUMB_STATIC_ASSERT(sizeof(plumb_work) == 24, "plumb_work");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_in_file) == 32, "plumb_tensor_in_file");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor) == 64, "plumb_tensor");
+PLUMB_STATIC_ASSERT(sizeof(plumb_tokenizer_info) == 56, "plumb_tokenizer_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_communicator) == 96, "plumb_communicator");
 PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 48, "plumb_trainer_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_memory) == 72, "plumb_trainer_memory");
@@ -1267,7 +1259,7 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_opti
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_step) == 88, "plumb_run_step");
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 112, "plumb_run_training");
 PLUMB_STATIC_ASSERT(sizeof(plumb_study_progress) == 48, "plumb_study_progress");
-PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 80, "plumb_study_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 72, "plumb_study_options");
 #endif
 
 #ifdef __cplusplus

@@ -8,9 +8,11 @@
 // - A function that can fail returns a Result<T>, which must be checked: `if (result)` and *result,
 //   or result.value(), which throws its Error. Without exceptions (-fno-exceptions), value() of an
 //   error writes it to stderr and calls std::abort(); check first to avoid it.
-// - A callback is any callable that returns void, or Next::kGoOn or Next::kStop. An exception that
-//   it throws ends the call it runs in, which throws it again. A callback may call no function of
-//   the handle that calls it but Cancel() and, in the step callback, the const ones.
+// - A callback is any callable that returns void, or Next::kGoOn or Next::kStop, which ends the
+// call
+//   it runs in with Code::kCancelled. An exception that it throws ends the call, too, which throws
+//   it again. A callback may call no function of the handle that calls it but Cancel() and, in the
+//   step callback, the const ones.
 // - Views (Span, TensorView) own nothing, and live as long as plumb.h says.
 //
 // The inline namespace keeps these classes apart from classes with the same names inside plumb, for
@@ -63,7 +65,7 @@ struct SampleOptions {
 
 // Reasons why Session::Generate ended.
 enum class FinishReason : std::int32_t {
-  kStop = PLUMB_FINISH_STOP,       // an end token was drawn, or the callback returned kStop
+  kStop = PLUMB_FINISH_STOP,       // an end token was drawn
   kLength = PLUMB_FINISH_LENGTH,   // max_tokens were drawn
   kContext = PLUMB_FINISH_CONTEXT  // the context is full, and max_tokens is 0
 };
@@ -89,7 +91,8 @@ class Session {
   // Appends tokens to a sequence (from 0).
   Result<void> Feed(std::int32_t sequence, Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
-      return plumb_session_feed(handle_.get(), sequence, tokens.data(), tokens.size(), error);
+      return plumb_session_feed(handle_.get(), sequence, tokens.data(), internal::Count(tokens),
+                                error);
     });
   }
   // Appends one token; a full sequence restarts with the newer half of its tokens.
@@ -101,7 +104,7 @@ class Session {
   // Appends tokens[s] to each sequence s, in one pass over the weights; -1 appends nothing.
   Result<void> FeedBatch(Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
-      return plumb_session_feed_batch(handle_.get(), tokens.data(), tokens.size(), error);
+      return plumb_session_feed_batch(handle_.get(), tokens.data(), internal::Count(tokens), error);
     });
   }
   // Returns the logits [vocab_size] of the token after the last one, valid until the next call;
@@ -141,7 +144,7 @@ class Session {
     given.drawn = options.drawn;
     given.vocabulary = options.vocabulary;
     given.end_tokens = options.end_tokens.data();
-    given.end_token_count = options.end_tokens.size();
+    given.end_token_count = internal::Count(options.end_tokens);
     using Callback = std::remove_reference_t<Token>;
     struct User {
       Callback& token;
@@ -166,9 +169,10 @@ class Session {
   }
   // Returns the profile, like Trainer::ProfileRows.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::GetProfileRows([&](std::size_t i, plumb_profile_row* row) {
-      return plumb_session_profile_row(handle_.get(), i, row, nullptr);
-    });
+    return internal::GetList<ProfileRow>(
+        plumb_session_profile_count(handle_.get()), [&](std::int64_t i, plumb_profile_row* row) {
+          return plumb_session_profile_row(handle_.get(), i, row, nullptr);
+        });
   }
 
   plumb_session* get() const noexcept { return handle_.get(); }
@@ -236,7 +240,7 @@ class Evaluator {
   // Sets the token types of the inputs of all further runs; an empty span sets all to 0.
   Result<void> SetTypes(Span<const std::int32_t> types) {
     return internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_set_types(handle_.get(), types.data(), types.size(), error);
+      return plumb_evaluator_set_types(handle_.get(), types.data(), internal::Count(types), error);
     });
   }
   // Returns the logits of the last run; empty without a run or options.logits.
@@ -248,17 +252,17 @@ class Evaluator {
   // Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::GetTensor<const float>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_evaluator_gradient(handle_.get(), i, tensor, error);
+      return plumb_evaluator_gradient(handle_.get(), static_cast<std::int64_t>(i), tensor, error);
     });
   }
   // Calls probe(info), with a const ProbeInfo&, in each further run, like Trainer::SetProbe.
-  // Next::kStop fails the run with Code::kCancelled. Requires: options.gradients.
+  // Requires: options.gradients.
   template <class Probe>
   Result<void> SetProbe(const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));
     const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_probe(handle_.get(), names.data(), names.size(),
+      return plumb_evaluator_probe(handle_.get(), names.data(), internal::Count(names),
                                    internal::ForwardProbe, kept.get(), error);
     });
     if (set) probe_ = std::move(kept);
@@ -283,7 +287,8 @@ class Evaluator {
   Result<void> Run(Span<const std::int32_t> inputs, Span<const std::int32_t> targets, std::size_t n,
                    double* loss) {
     Result<void> run = internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_run(handle_.get(), inputs.data(), targets.data(), n, loss, error);
+      return plumb_evaluator_run(handle_.get(), inputs.data(), targets.data(),
+                                 static_cast<std::int64_t>(n), loss, error);
     });
     if (run) size_ = n;
     return run;

@@ -17,7 +17,6 @@
 #include "runtime/capi/handles.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/client/recipe.h"
-#include "runtime/runs/arguments.h"
 #include "runtime/train/run_model.h"
 #include "runtime/train/train_run.h"
 
@@ -47,21 +46,21 @@ absl::StatusOr<TrainRequest> ToRequest(const plumb_run_training& training) {
   if (training.out == nullptr) return capi::NullArgument("out");
   PLUMB_ASSIGN_OR_RETURN(
       const std::vector<std::string> words,
-      ToList<std::string>("settings", training.settings, training.settings_count));
+      capi::ToList<std::string>("settings", training.settings, training.settings_count));
   PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(words));
   TrainRequest request;
-  request.model_path = GetText(training.model);
-  request.data_path = GetText(training.data);
-  request.train_path = GetText(training.recipe);
+  request.model_path = capi::GetText(training.model);
+  request.data_path = capi::GetText(training.data);
+  request.train_path = capi::GetText(training.recipe);
   request.model_overrides = std::move(settings.model);
   request.train_overrides = std::move(settings.train);
-  request.init = GetText(training.init);
-  request.out = GetText(training.out);
+  request.init = capi::GetText(training.init);
+  request.out = capi::GetText(training.out);
   request.resume = training.resume != 0;
   request.probe.every = training.probe_every;
-  PLUMB_ASSIGN_OR_RETURN(
-      request.probe.points,
-      ToList<std::string>("probe_points", training.probe_points, training.probe_points_count));
+  PLUMB_ASSIGN_OR_RETURN(request.probe.points,
+                         capi::ToList<std::string>("probe_points", training.probe_points,
+                                                   training.probe_points_count));
   if (request.probe.every == 0 && !request.probe.points.empty()) {
     request.probe.every = kDefaultProbeInterval;
   }

@@ -13,7 +13,6 @@
 #include "runtime/capi/error.h"
 #include "runtime/client/host_runtime.h"
 #include "runtime/report/study_run.h"
-#include "runtime/runs/arguments.h"
 #include "runtime/study/study.h"
 #include "runtime/study/study_host.h"
 
@@ -26,8 +25,8 @@ class CallingHost : public StudyHost {
   static absl::StatusOr<CallingHost> Create(const plumb_study_options& options) {
     CallingHost host(options);
     PLUMB_ASSIGN_OR_RETURN(host.runtime_, capi::Complete(options.runtime));
-    PLUMB_ASSIGN_OR_RETURN(
-        host.norms_, ToList<const plumb_norm_plugin*>("norms", options.norms, options.norms_count));
+    PLUMB_ASSIGN_OR_RETURN(host.norms_, capi::ToList<const plumb_norm_plugin*>(
+                                            "norms", options.norms, options.norms_count));
     return host;
   }
 
@@ -99,10 +98,10 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, host.CreateRuntime());
   StudyRequest request;
   PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy({study}, {}));
-  request.out = GetText(options.out);
-  request.store = GetText(options.store);
+  request.out = capi::GetText(options.out);
+  request.store = capi::GetText(options.store);
   request.overwrite = options.overwrite != 0;
-  request.command = GetText(options.command);
+  request.command = capi::GetText(options.command);
   PLUMB_RETURN_IF_ERROR(RunStudy(request, timer, &host, runtime.get()).status());
   // Short runs may all have ended when on_progress is called for the first time.
   return host.IsInterrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();

@@ -53,6 +53,22 @@ T MakeStruct() {
     EXPECT_EQ(call, PLUMB_OK) << plumb_error_message(unwanted.get); \
   } while (false)
 
+// Returns the text of a function whose last arguments are text and error.
+template <class Function, class... Arguments>
+std::string GetText(const Function& function, Arguments... arguments) {
+  char* text = nullptr;
+  EXPECT_PLUMB_OK(function(arguments..., &text, err));
+  std::string copy = text == nullptr ? "" : text;
+  plumb_free(text);
+  return copy;
+}
+
+inline plumb_tokenizer_info GetInfo(const plumb_tokenizer* tokenizer) {
+  auto info = MakeStruct<plumb_tokenizer_info>();
+  EXPECT_PLUMB_OK(plumb_tokenizer_get_info(tokenizer, &info, err));
+  return info;
+}
+
 // Expects that the call fails with `code`. Returns its message.
 template <class Call>
 std::string Fails(plumb_status code, const Call& call) {
@@ -91,7 +107,7 @@ class CapiTest : public ::testing::Test {
   ModelHandle Create(const std::string& text) {
     SpecHandle spec;
     ModelHandle model;
-    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "test", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "test", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime_.get, spec.get, &model.get, err));
     return model;
   }
@@ -102,7 +118,7 @@ class CapiTest : public ::testing::Test {
   }
   static std::vector<float> Weights(const plumb_model* model) {
     std::vector<float> weights;
-    for (size_t i = 0; i < plumb_model_tensor_count(model); ++i) {
+    for (int64_t i = 0; i < plumb_model_tensor_count(model); ++i) {
       auto tensor = MakeStruct<plumb_tensor>();
       EXPECT_PLUMB_OK(plumb_model_tensor(model, i, &tensor, err));
       const int64_t n = tensor.shape[0] * tensor.shape[1];

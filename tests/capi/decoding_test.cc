@@ -35,7 +35,7 @@ constexpr char kTokenizer[] = R"({
 
 TokenizerHandle MakeTokenizer(const std::string& json = kTokenizer) {
   TokenizerHandle tokenizer;
-  EXPECT_PLUMB_OK(plumb_tokenizer_from_json(json.data(), json.size(), &tokenizer.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_from_json(json.c_str(), &tokenizer.get, err));
   return tokenizer;
 }
 
@@ -99,14 +99,14 @@ TEST(DecodingTest, StopTextsEndTheText) {
   EXPECT_STREQ(rest, "b") << "what was held back was no stop text";
   EXPECT_EQ(plumb_decoder_stopped(decoder.get), 0);
   EXPECT_EQ(plumb_decoder_stopped(nullptr), 0);
-  const auto fails = [&](const char* const* texts_given, size_t count) {
+  const auto fails = [&](const char* const* texts_given, int64_t count) {
     return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_decoder_stop_at, decoder.get, texts_given,
                  count);
   };
   const char* const empty[] = {"a", ""};
   EXPECT_THAT(fails(empty, 2), HasSubstr("empty"));
   const char* const none[] = {nullptr};
-  EXPECT_THAT(fails(none, 1), HasSubstr("texts[i] is NULL"));
+  EXPECT_THAT(fails(none, 1), HasSubstr("texts[0] is NULL"));
   EXPECT_THAT(fails(nullptr, 1), HasSubstr("texts is NULL"));
   EXPECT_PLUMB_OK(plumb_decoder_stop_at(decoder.get, nullptr, 0, err));
   EXPECT_EQ(Next(decoder.get, 3), "b");
@@ -119,14 +119,11 @@ TEST(DecodingTest, ReadsEndTokensOfADirectory) {
   std::ofstream(directory + "/generation_config.json") << R"({"eos_token_id": [3, 8]})";
   TokenizerHandle tokenizer;
   EXPECT_PLUMB_OK(plumb_tokenizer_from_directory(directory.c_str(), &tokenizer.get, err));
-  int32_t tokens[4] = {};
-  size_t needed = 0;
-  EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(tokenizer.get, tokens, 4, &needed, err));
-  ASSERT_EQ(needed, 2u);
-  EXPECT_THAT(std::vector<int32_t>(tokens, tokens + 2), ElementsAre(3, 8));
-  EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
-  EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(MakeTokenizer().get, tokens, 4, &needed, err));
-  EXPECT_EQ(needed, 0u);
+  const plumb_tokenizer_info info = GetInfo(tokenizer.get);
+  EXPECT_THAT(std::vector<int32_t>(info.end_tokens, info.end_tokens + info.end_token_count),
+              ElementsAre(3, 8));
+  EXPECT_EQ(info.end, 3);
+  EXPECT_EQ(GetInfo(MakeTokenizer().get).end_token_count, 0);
   Fails(PLUMB_STATUS_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
 }
 
@@ -170,14 +167,15 @@ class GeneratingTest : public CapiTest {
       std::vector<int32_t> tokens;
       size_t max;
     } user = {{}, max};
-    EXPECT_PLUMB_OK(plumb_session_generate(
+    const plumb_status status = plumb_session_generate(
         session_.get, 0, options,
         [](void* to, int32_t token) {
           auto* const into = static_cast<User*>(to);
           into->tokens.push_back(token);
           return into->tokens.size() == into->max ? 1 : 0;
         },
-        &user, err));
+        &user, nullptr);
+    EXPECT_EQ(status, user.tokens.size() == max ? PLUMB_STATUS_CANCELLED : PLUMB_OK);
     return user.tokens;
   }
 
@@ -214,7 +212,7 @@ TEST_F(GeneratingTest, EndsAtAnyEndToken) {
   const std::vector<int32_t> whole = Generate(&options);
   for (const std::vector<int32_t>& ends : {std::vector<int32_t>{0}, {4, 2}, {3, 1, 0}}) {
     options.end_tokens = ends.data();
-    options.end_token_count = ends.size();
+    options.end_token_count = static_cast<int64_t>(ends.size());
     const auto first = std::find_first_of(whole.begin(), whole.end(), ends.begin(), ends.end());
     ASSERT_NE(first, whole.end()) << "another seed would do";
     Begin({1});
@@ -313,7 +311,7 @@ TEST_F(GeneratingTest, NullIsTheInitializerAndTemperatureZeroTakesTheLikeliest) 
 
 // Each number of elements is set to a host's -1 or to the result of an overflow.
 TEST_F(GeneratingTest, RefusesAbsurdCounts) {
-  constexpr size_t kMax = std::numeric_limits<size_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const TokenizerHandle tokenizer = MakeTokenizer();
   DecoderHandle decoder;
   EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
@@ -327,6 +325,7 @@ TEST_F(GeneratingTest, RefusesAbsurdCounts) {
   EXPECT_PLUMB_OK(plumb_trainer_create(model_.get, &training, &trainer.get, err));
   const Guarded<int32_t> ids(0);
   const char byte = 'a';
+  char* text = nullptr;
   const Guarded<const char*> words("logits");
   auto tensor = MakeStruct<plumb_tensor_in_file>();
   tensor.name = "norm.weight";
@@ -336,13 +335,13 @@ TEST_F(GeneratingTest, RefusesAbsurdCounts) {
   double loss = 0;
   // The counts are the largest ones, and those whose sizes in bytes overflow by one or wrap to a
   // few.
-  for (const size_t n : {kMax, kMax / 2, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
+  for (const int64_t n : {int64_t{-1}, kMax, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
     SCOPED_TRACE(n);
     const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
         [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, ids.get(), n, e); },
         [&](plumb_error** e) { return plumb_session_feed_batch(session_.get, ids.get(), n, e); },
         [&](plumb_error** e) {
-          return plumb_tokenizer_decode(tokenizer.get, ids.get(), n, nullptr, 0, nullptr, e);
+          return plumb_tokenizer_decode(tokenizer.get, ids.get(), n, &text, nullptr, e);
         },
         [&](plumb_error** e) {
           return plumb_decoder_next(decoder.get, ids.get(), n, nullptr, nullptr, e);
@@ -366,9 +365,7 @@ TEST_F(GeneratingTest, RefusesAbsurdCounts) {
           const plumb_probe_fn see = [](void*, const plumb_probe*) -> int32_t { return 0; };
           return plumb_evaluator_probe(evaluator.get, words.get(), n, see, nullptr, e);
         },
-        [&](plumb_error** e) {
-          return plumb_recipe_text(&byte, 0, nullptr, words.get(), n, nullptr, 0, nullptr, e);
-        },
+        [&](plumb_error** e) { return plumb_recipe_text("", nullptr, words.get(), n, &text, e); },
     };
     for (size_t i = 0; i < calls.size(); ++i) {
       SCOPED_TRACE(i);
@@ -378,17 +375,16 @@ TEST_F(GeneratingTest, RefusesAbsurdCounts) {
     }
   }
   // The elements of texts are bytes.
-  plumb_spec* spec = nullptr;
+  constexpr size_t kMaxSize = std::numeric_limits<size_t>::max();
   plumb_tokenizer* made = nullptr;
-  EXPECT_EQ(plumb_spec_from_text(&byte, kMax, "x", &spec, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_tokenizer_from_json(&byte, kMax, &made, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, &byte, kMax, 0, &made, nullptr),
+  int32_t* encoded = nullptr;
+  int64_t count = 0;
+  EXPECT_EQ(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, &byte, kMaxSize, 0, &made, nullptr),
             PLUMB_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_tokenizer_encode(tokenizer.get, &byte, kMax, nullptr, 0, nullptr, nullptr),
+  EXPECT_EQ(plumb_tokenizer_encode(tokenizer.get, &byte, kMaxSize, &encoded, &count, nullptr),
             PLUMB_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_recipe_text(&byte, kMax, nullptr, nullptr, 0, nullptr, 0, nullptr, nullptr),
+  EXPECT_EQ(plumb_model_load_memory(bare.get, &byte, kMaxSize, nullptr),
             PLUMB_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_model_load_memory(bare.get, &byte, kMax, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -44,16 +44,16 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
   plumb_status status = PLUMB_OK;
   const auto ok = [&status](plumb_status next) { return (status = next) == PLUMB_OK; };
   const plumb_trainer_options recipe = Recipe("batch_size: 4 max_steps: 2 seed: 5");
-  const auto fill = [](void*, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
-    for (size_t i = 0; i < n; ++i) {
-      inputs[i] = static_cast<int32_t>((i * 7 + static_cast<size_t>(step)) % 40);
+  const auto fill = [](void*, int64_t step, int32_t* inputs, int32_t* targets, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      inputs[i] = static_cast<int32_t>((i * 7 + step) % 40);
       targets[i] = static_cast<int32_t>((i * 7 + 3) % 40);
     }
     return 0;
   };
   const int32_t prompt[] = {1, 2, 3, 4, 5};
   auto gradient = MakeStruct<plumb_tensor>();
-  if (!ok(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, error)) ||
+  if (!ok(plumb_spec_from_text(text.c_str(), "wide", &spec.get, error)) ||
       !ok(plumb_model_create(runtime, spec.get, &model.get, error)) ||
       !ok(weights_path == nullptr ? plumb_model_init(model.get, 1, error)
                                   : plumb_model_load(model.get, weights_path, error)) ||
@@ -64,7 +64,7 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
       !ok(plumb_session_feed(session.get, 0, prompt, 5, error))) {
     return status;
   }
-  for (size_t i = 0; i < plumb_model_tensor_count(model.get); ++i) {
+  for (int64_t i = 0; i < plumb_model_tensor_count(model.get); ++i) {
     auto tensor = MakeStruct<plumb_tensor>();
     if (!ok(plumb_model_tensor(model.get, i, &tensor, error))) return status;
     floats->insert(floats->end(), tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1]);

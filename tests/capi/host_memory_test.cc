@@ -69,7 +69,7 @@ void ExpectCaches(const std::string& text) {
   const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
   SpecHandle spec;
   ModelHandle model;
-  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
   auto info = MakeStruct<plumb_model_info>();
@@ -105,7 +105,7 @@ TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {
     SpecHandle spec;
     ModelHandle model;
     const std::string text = WideModel();
-    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
     EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), err));
@@ -150,7 +150,7 @@ TEST(HostMemoryTest, HandlesSurviveFailedAllocations) {
     SessionHandle session;
     Handle<plumb_evaluator, plumb_evaluator_free> evaluator;
     const std::string text = WideModel();
-    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     allocator.FailAt(fails_at);
     const auto again = [&](const auto& call) {

@@ -98,7 +98,7 @@ TEST(HostTest, ThreadsEndWithTheLastHandle) {
       std::vector<float> floats;
       EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
       EXPECT_EQ(floats, Expected());
-      EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+      EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
       EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     }
     EXPECT_GT(CountThreads(), OwnThreads());  // the model keeps its runtime alive
@@ -158,7 +158,7 @@ TEST(HostTest, ConcurrentSessionsDrawTheSame) {
   SpecHandle spec;
   ModelHandle model;
   const std::string text = WideModel();
-  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
   std::vector<std::vector<int32_t>> alone, together(8);
@@ -193,7 +193,7 @@ TEST(HostTest, AForkAfterUseIsAnError) {
   ModelHandle model;
   SpecHandle spec;
   const std::string text = WideModel();
-  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   std::vector<float> floats;
   EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
@@ -243,7 +243,7 @@ plumb_status CreateFromOwnPlacement(const plumb_runtime_options& options, plumb_
   ModelHandle model;
   plumb_status status = plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime.get, error);
   if (status != PLUMB_OK) return status;
-  status = plumb_spec_from_text(text.data(), text.size(), "test", &spec.get, error);
+  status = plumb_spec_from_text(text.c_str(), "test", &spec.get, error);
   if (status != PLUMB_OK) return status;
   return plumb_model_create(runtime.get, spec.get, &model.get, error);
 }

@@ -86,7 +86,8 @@ TEST(HppCallbacksTest, CallbacksAndOtherThreadsEndARun) {
       Fill, [](const plumb::StepInfo& info) { return info.step == 2 ? Next::kStop : Next::kGoOn; });
   EXPECT_EQ(ended.error().code(), Code::kCancelled);
   EXPECT_EQ(trainer.Steps(), 2);
-  EXPECT_TRUE(trainer.Run([](auto, auto, auto) { return Next::kStop; }).ok());
+  EXPECT_EQ(trainer.Run([](auto, auto, auto) { return Next::kStop; }).error().code(),
+            Code::kCancelled);
   std::atomic<bool> runs{false};
   std::thread other([&] {
     while (!runs) std::this_thread::yield();

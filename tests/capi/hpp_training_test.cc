@@ -74,13 +74,11 @@ TEST(HppTrainingTest, StateContinuesInAnotherTrainer) {
     plumb::Trainer from = Train(first, dtype), to = Train(second, dtype);
     from.StepWithCallback(FillShort).value();
     for (const State state : {State::kModel, State::kOptimizer}) {
-      for (std::size_t i = 0;; ++i) {
+      const std::size_t count = from.StateCount(state);
+      EXPECT_GT(count, 0u);
+      EXPECT_EQ(from.StateTensor(state, count).error().code(), Code::kOutOfRange);
+      for (std::size_t i = 0; i < count; ++i) {
         const auto tensor = from.StateTensor(state, i);
-        if (!tensor) {
-          EXPECT_EQ(tensor.error().code(), Code::kOutOfRange);
-          EXPECT_GT(i, 0u);
-          break;
-        }
         std::vector<float> values(static_cast<std::size_t>(tensor->shape[0] * tensor->shape[1]));
         from.ReadState(state, i, 0, values).value();
         EXPECT_TRUE(std::equal(tensor->data.begin(), tensor->data.end(), values.begin()));

@@ -58,7 +58,7 @@ int64_t CountElements(const plumb_tensor& tensor) {
   return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
 }
 
-plumb_tensor GetTensor(const plumb_model* model, size_t i) {
+plumb_tensor GetTensor(const plumb_model* model, int64_t i) {
   auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model, i, &tensor, err));
   return tensor;
@@ -68,7 +68,7 @@ class MappedTensorsTest : public CapiTest {
  protected:
   MappedTensorsTest() : memory_(CreateWithWeights()) {
     // The values are exact in bf16, so that all types can hold them.
-    for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
+    for (int64_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
       const plumb_tensor tensor = GetTensor(memory_.get, i);
       for (int64_t e = 0; e < CountElements(tensor); ++e) {
         uint32_t bits;
@@ -82,7 +82,7 @@ class MappedTensorsTest : public CapiTest {
 
   TensorFile GetFile(int32_t dtype, size_t skew) const {
     TensorFile file(skew);
-    for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
+    for (int64_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
       const plumb_tensor tensor = GetTensor(memory_.get, i);
       const auto n = static_cast<size_t>(CountElements(tensor));
       if (dtype == PLUMB_DTYPE_F32) {

@@ -29,8 +29,7 @@ struct RankOfJob {
     options.threads = 1;
     EXPECT_PLUMB_OK(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime.get, err));
     SpecHandle spec;
-    EXPECT_PLUMB_OK(
-        plumb_spec_from_text(model_text.data(), model_text.size(), "model", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_spec_from_text(model_text.c_str(), "model", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   }
   plumb_status Train(const std::string& recipe, plumb_error** error) {
@@ -40,7 +39,7 @@ struct RankOfJob {
     return plumb_trainer_create(model.get, &options, &trainer.get, error);
   }
   plumb_step_info Step() {
-    const size_t n = plumb_trainer_step_tokens(trainer.get);
+    const auto n = static_cast<size_t>(plumb_trainer_step_tokens(trainer.get));
     std::vector<int32_t> inputs(n), targets(n);
     for (size_t i = 0; i < n; ++i) {
       inputs[i] =

@@ -75,7 +75,7 @@ class SmallStackTest : public CapiTest {
     SpecHandle spec;
     ModelHandle model;
     SessionHandle session;
-    if (plumb_spec_from_text(text.data(), text.size(), "m", &spec.get, &error.get) != PLUMB_OK ||
+    if (plumb_spec_from_text(text.c_str(), "m", &spec.get, &error.get) != PLUMB_OK ||
         plumb_model_create(runtime_.get, spec.get, &model.get, &error.get) != PLUMB_OK ||
         plumb_model_init(model.get, 1, &error.get) != PLUMB_OK ||
         plumb_session_create(model.get, nullptr, &session.get, &error.get) != PLUMB_OK) {

@@ -67,7 +67,8 @@ class TrainerStateTest : public CapiTest {
   static std::vector<plumb_tensor> GetState(const plumb_trainer* trainer, int32_t kind) {
     std::vector<plumb_tensor> tensors;
     auto tensor = MakeStruct<plumb_tensor>();
-    while (plumb_trainer_state(trainer, kind, tensors.size(), &tensor, nullptr) == PLUMB_OK) {
+    for (int64_t i = 0; i < plumb_trainer_state_count(trainer, kind); ++i) {
+      EXPECT_PLUMB_OK(plumb_trainer_state(trainer, kind, i, &tensor, err));
       tensors.push_back(tensor);
     }
     return tensors;
@@ -78,7 +79,8 @@ class TrainerStateTest : public CapiTest {
   static std::vector<plumb_probe> GetProbes(const plumb_trainer* trainer) {
     std::vector<plumb_probe> figures;
     auto probe = MakeStruct<plumb_probe>();
-    while (plumb_trainer_get_probe(trainer, figures.size(), &probe, nullptr) == PLUMB_OK) {
+    for (int64_t i = 0; i < plumb_trainer_probe_count(trainer); ++i) {
+      EXPECT_PLUMB_OK(plumb_trainer_get_probe(trainer, i, &probe, err));
       figures.push_back(probe);
     }
     return figures;
@@ -90,17 +92,13 @@ class TrainerStateTest : public CapiTest {
 TEST_F(TrainerStateTest, CompletesARecipe) {
   const auto text = [](const std::string& recipe, const std::vector<const char*>& settings,
                        plumb_error** error, std::string* to) {
-    size_t needed = 0;
-    const plumb_status asked =
-        plumb_recipe_text(recipe.data(), recipe.size(), "train.pbtxt", settings.data(),
-                          settings.size() / 2, nullptr, 0, &needed, error);
-    if (asked != PLUMB_OK) return asked;
-    to->resize(needed + 1);
-    const plumb_status told =
-        plumb_recipe_text(recipe.data(), recipe.size(), "train.pbtxt", settings.data(),
-                          settings.size() / 2, &(*to)[0], to->size(), nullptr, error);
-    to->resize(needed);
-    return told;
+    char* made = nullptr;
+    const plumb_status status =
+        plumb_recipe_text(recipe.c_str(), "train.pbtxt", settings.data(),
+                          static_cast<int64_t>(settings.size() / 2), &made, error);
+    if (status == PLUMB_OK) *to = made;
+    plumb_free(made);
+    return status;
   };
   std::string whole, again;
   EXPECT_PLUMB_OK(
@@ -274,7 +272,7 @@ TEST_F(TrainerStateTest, CopiesStateTensorByTensor) {
     bool is_split = false;
     for (const int32_t kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
       const std::vector<plumb_tensor> tensors = GetState(from.get, kind);
-      const size_t parameters = plumb_model_tensor_count(first.get);
+      const auto parameters = static_cast<size_t>(plumb_model_tensor_count(first.get));
       EXPECT_EQ(tensors.size(), kind == PLUMB_STATE_MODEL ? parameters : 2 * parameters);
       for (size_t i = 0; i < tensors.size(); ++i) {
         is_split |= tensors[i].data == nullptr;
@@ -303,7 +301,7 @@ TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);
   float value = 0;
-  const auto read = [&](int32_t kind, size_t i, int64_t begin, int64_t count) {
+  const auto read = [&](int32_t kind, int64_t i, int64_t begin, int64_t count) {
     return [&, kind, i, begin, count](plumb_error** e) {
       return plumb_trainer_read_state(trainer.get, kind, i, begin, count, &value, e);
     };
@@ -311,6 +309,7 @@ TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   Fails(PLUMB_STATUS_INVALID_ARGUMENT, read(2, 0, 0, 1));
   Fails(PLUMB_STATUS_INVALID_ARGUMENT, read(-1, 0, 0, 1));
   Fails(PLUMB_STATUS_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 1000, 0, 1));
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, -1, 0, 1));
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const auto& [begin, count] :
        {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {1 << 20, 1}, {1, kMax}, {kMax, kMax}}) {
@@ -424,50 +423,47 @@ TEST_F(TrainerStateTest, ProfileHasTheTimeOfSteps) {
   const TrainerHandle trainer = Train(model.get, kThreeSteps),
                       other = Train(plain.get, kThreeSteps);
   auto row = MakeStruct<plumb_profile_row>();
-  const auto read = [&](size_t i) {
+  const auto read = [&](int64_t i) {
     return [&, i](plumb_error** e) { return plumb_trainer_profile_row(trainer.get, i, &row, e); };
   };
-  Fails(PLUMB_STATUS_FAILED_PRECONDITION, read(0));
+  EXPECT_EQ(plumb_trainer_profile_count(trainer.get), 0);
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(0));
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
   for (int i = 0; i < 3; ++i) Step(trainer.get, {});
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 0, err));
   Step(trainer.get, {});
+  const int64_t rows = plumb_trainer_profile_count(trainer.get);
   EXPECT_PLUMB_OK(read(0)(err));
   EXPECT_STREQ(row.name, "step");
   EXPECT_EQ(row.runs, 3);
   const double seconds = row.seconds;
   double sum = 0, flops = 0;
   std::string last;
-  for (size_t i = 1; read(i)(nullptr) == PLUMB_OK; ++i) {
+  for (int64_t i = 1; i < rows; ++i) {
+    EXPECT_PLUMB_OK(read(i)(err));
     sum += row.seconds;
     if (row.in_graph == 1) flops += row.flops;
     last = row.name;
   }
   EXPECT_EQ(last, "other");
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(rows));
   EXPECT_GT(flops, 0);
   EXPECT_NEAR(sum, seconds, 1e-6 * seconds);
   for (int i = 0; i < 4; ++i) Step(other.get, {});
   EXPECT_EQ(Saved(trainer.get), Saved(other.get));
   // A new profile starts at zero.
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
+  EXPECT_GE(plumb_trainer_profile_count(trainer.get), 1);
   EXPECT_PLUMB_OK(read(0)(err));
   EXPECT_EQ(row.runs, 0);
 }
 
 TEST_F(TrainerStateTest, ModelTextIsSelfContained) {
   const ModelHandle model = Create(TinyModel().Text());
-  const auto text = [](const plumb_model* of, auto function) {
-    size_t needed = 0;
-    EXPECT_PLUMB_OK(function(of, nullptr, 0, &needed, err));
-    std::string made(needed + 1, 'x');
-    EXPECT_PLUMB_OK(function(of, &made[0], made.size(), nullptr, err));
-    made.resize(needed);
-    return made;
-  };
-  const std::string whole = text(model.get, plumb_model_text);
+  const std::string whole = GetText(plumb_model_text, model.get);
   EXPECT_THAT(whole, HasSubstr("each: \"x = x + f(norm(x))\""));  // the rule of the placement "pre"
-  EXPECT_EQ(text(Create(whole).get, plumb_model_text), whole);
-  EXPECT_THAT(text(model.get, plumb_model_norms), StartsWith("{\"rms_norm\":\""));
+  EXPECT_EQ(GetText(plumb_model_text, Create(whole).get), whole);
+  EXPECT_THAT(GetText(plumb_model_norms, model.get), StartsWith("{\"rms_norm\":\""));
 }
 
 }  // namespace

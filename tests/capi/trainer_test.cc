@@ -18,9 +18,9 @@ using testing::HasSubstr;
 
 constexpr int64_t kVocabulary = 40;
 
-int32_t FillStep(void*, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    inputs[i] = static_cast<int32_t>((i * 11 + static_cast<size_t>(step) * 3) % kVocabulary);
+int32_t FillStep(void*, int64_t step, int32_t* inputs, int32_t* targets, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    inputs[i] = static_cast<int32_t>((i * 11 + step * 3) % kVocabulary);
     targets[i] = i % 5 == 0 ? -1 : static_cast<int32_t>((i * 7 + 1) % kVocabulary);
   }
   return 0;
@@ -31,7 +31,7 @@ class TrainerTest : public ::testing::Test {
   ModelHandle Create(const std::string& text) {
     SpecHandle spec;
     ModelHandle model;
-    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "test", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "test", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime_.get, spec.get, &model.get, err));
     return model;
   }
@@ -235,11 +235,7 @@ TEST_F(TrainerTest, ProbesSeeTheTensorsOfAStep) {
   EXPECT_EQ(Save(model.get, "probed"), Save(plain.get, "plain"));
 
   // Every point that the model lists can be probed, and all are listed.
-  size_t needed = 0;
-  EXPECT_PLUMB_OK(plumb_model_probe_points(model.get, nullptr, 0, &needed, err));
-  std::string names(needed + 1, 'x');
-  EXPECT_PLUMB_OK(plumb_model_probe_points(model.get, names.data(), names.size(), nullptr, err));
-  names.resize(needed);
+  const std::string names = GetText(plumb_model_probe_points, model.get);
   std::vector<std::string> listed = absl::StrSplit(names, '\n', absl::SkipEmpty());
   EXPECT_THAT(listed, testing::Contains("layers.0.residual"));
   EXPECT_THAT(listed, testing::Contains("param.layers.0.mlp.up.weight"));

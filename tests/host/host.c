@@ -89,7 +89,7 @@ static plumb_model* MakeModel(const char* gemm, const char* text) {
   options.log = Log;
   options.gemm = gemm;
   Must(plumb_runtime_create(PLUMB_ABI_VERSION, &options, &runtime, &error), &error);
-  Must(plumb_spec_from_text(text, strlen(text), "host", &spec, &error), &error);
+  Must(plumb_spec_from_text(text, "host", &spec, &error), &error);
   Must(plumb_model_create(runtime, spec, &model, &error), &error);
   Must(plumb_model_init(model, 1, &error), &error);
   plumb_spec_free(spec);
@@ -120,7 +120,7 @@ static uint64_t Train(const char* gemm) {
     }
     Must(plumb_trainer_step(trainer, inputs, targets, kTokens, NULL, &error), &error);
   }
-  for (size_t i = 0; i < plumb_model_tensor_count(model); ++i) {
+  for (int64_t i = 0; i < plumb_model_tensor_count(model); ++i) {
     plumb_tensor tensor;
     tensor.struct_size = sizeof(tensor);
     Must(plumb_model_tensor(model, i, &tensor, &error), &error);
@@ -163,16 +163,12 @@ static uint64_t Sample(void) {
 static void PrintDescribed(void) {
   plumb_error* error = NULL;
   plumb_runtime* runtime = NULL;
-  size_t needed = 0;
-  char* text;
+  char* text = NULL;
   Must(plumb_runtime_create(PLUMB_ABI_VERSION, NULL, &runtime, &error), &error);
-  Must(plumb_runtime_describe(runtime, NULL, 0, &needed, &error), &error);
-  text = malloc(needed += 1024);
-  if (text == NULL) exit(1);
-  Must(plumb_runtime_describe(runtime, text, needed, NULL, &error), &error);
+  Must(plumb_runtime_describe(runtime, &text, &error), &error);
   if (strstr(text, "\"state\": \"loaded\"") != NULL) puts("oneDNN loaded");
   if (strstr(text, "\"state\": \"not needed yet\"") != NULL) puts("oneDNN not needed yet");
-  free(text);
+  plumb_free(text);
   plumb_runtime_free(runtime);
 }
 

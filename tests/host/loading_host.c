@@ -101,7 +101,7 @@ static struct Life Begin(const struct Library* l, plumb_log_fn log, void* user) 
   recipe.struct_size = sizeof(recipe);
   recipe.recipe = kRecipe;
   Must(l, l->runtime_create(PLUMB_ABI_VERSION, &options, &life.runtime, &error), error);
-  Must(l, l->spec_from_text(kModel, strlen(kModel), "host", &spec, &error), error);
+  Must(l, l->spec_from_text(kModel, "host", &spec, &error), error);
   Must(l, l->model_create(life.runtime, spec, &life.model, &error), error);
   Must(l, l->model_init(life.model, 1, &error), error);
   Must(l, l->trainer_create(life.model, &recipe, &life.trainer, &error), error);
@@ -207,7 +207,7 @@ static struct Life Quiet(const char* path) {
   library = Load(path);
   life = Begin(&library, Count, &lines);
   Step(&library, &life);
-  if (library.spec_from_text("n_hed: 1", 8, "wrong", &spec, &error) == PLUMB_OK) ++lines;
+  if (library.spec_from_text("n_hed: 1", "wrong", &spec, &error) == PLUMB_OK) ++lines;
   library.error_free(error);
   if (library.model_create(NULL, NULL, NULL, NULL) == PLUMB_OK) ++lines;
   End(&library, &life);

@@ -57,14 +57,13 @@ int main() {
 
   plumb_error* error = nullptr;
   plumb_spec* spec = nullptr;
-  Must(plumb_spec_from_text(text.data(), text.size(), "host", &spec, &error), error);
-  std::string printed(1 << 16, '\0');
-  size_t needed = 0;
-  Must(plumb_spec_text(spec, printed.data(), printed.size(), &needed, &error), error);
+  Must(plumb_spec_from_text(text.c_str(), "host", &spec, &error), error);
+  char* printed = nullptr;
+  Must(plumb_spec_text(spec, &printed, &error), error);
   plumb::v1::Model read;
-  if (!google::protobuf::TextFormat::ParseFromString(printed.c_str(), &read)) Fail("cannot parse");
+  if (!google::protobuf::TextFormat::ParseFromString(printed, &read)) Fail("cannot parse");
   if (!google::protobuf::util::MessageDifferencer::Equals(description, read)) {
-    Fail(printed.c_str());
+    Fail(printed);
   }
 
   plumb_runtime* runtime = nullptr;
@@ -78,7 +77,8 @@ int main() {
   options.struct_size = sizeof(options);
   options.recipe = recipe.c_str();
   Must(plumb_trainer_create(model, &options, &trainer, &error), error);
-  std::vector<int32_t> inputs(plumb_trainer_step_tokens(trainer)), targets(inputs.size());
+  std::vector<int32_t> inputs(static_cast<size_t>(plumb_trainer_step_tokens(trainer))),
+      targets(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     inputs[i] = static_cast<int32_t>(i % 7);
     targets[i] = static_cast<int32_t>((i + 1) % 7);

@@ -17,7 +17,7 @@ HEADERS = '#include "plumb.h"\n#include "plumb/norm_plugin.h"\n'
 # Functions of plumb.h that the package does not call: they are for ranks, for foreign checkpoints, and for programs that
 # report a norm that crashes.
 NOT_CALLED = {"current_plugin_call", "plugin_calls", "model_map_tensors", "trainer_share_states", "evaluator_set_types"}
-KINDS = {"int32_t": ctypes.c_int32, "plumb_status": ctypes.c_int32, "int": ctypes.c_int, "uint32_t": ctypes.c_uint32,
+KINDS = {"int32_t": ctypes.c_int32, "plumb_status": ctypes.c_int32, "uint32_t": ctypes.c_uint32,
          "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
          "void": None}
 

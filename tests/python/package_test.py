@@ -203,7 +203,7 @@ class Describing(unittest.TestCase):
 
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
-        self.assertEqual((tokenizer.vocab_size, tokenizer.begin_end), (5, 4))
+        self.assertEqual((tokenizer.vocab_size, tokenizer.end), (5, 4))
         self.assertEqual(tokenizer.encode("ohä"), array.array("i", [2, 0, 3]))
         self.assertEqual(tokenizer.decode([2, 0, 3]), "ohä")
         self.assertEqual(tokenizer.decode(3), "ä")
@@ -211,7 +211,7 @@ class Describing(unittest.TestCase):
         with self.assertRaises(plumb.Error):
             tokenizer.encode("x")
         tokenizer = plumb.Tokenizer.bytes()
-        self.assertIsNone(tokenizer.begin_end)
+        self.assertIsNone(tokenizer.end)
         text = "any \0 length " * 100
         self.assertEqual(tokenizer.decode(tokenizer.encode(text)), text)
         self.assertEqual(tokenizer.decode([255]), "\ufffd")

@@ -309,7 +309,7 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(study.runs["steps"], [4] * 6)
         run = study.run("b", 1)
         self.assertEqual(run.tokenizer.json, tokenizer.json)
-        self.assertEqual(run.prompt("a"), [tokenizer.begin_end, *tokenizer.encode("a")])
+        self.assertEqual(run.prompt("a"), [tokenizer.end, *tokenizer.encode("a")])
         for data in (iter(names), NAMES):
             self.assertEqual(plumb.train(text, data, recipe, out=self.path(f"run{data is NAMES}")).step, 4)
         rows = [{"prompt": f"{i % 5}+", "completion": str(i % 5)} for i in range(20)]

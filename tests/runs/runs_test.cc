@@ -142,14 +142,15 @@ TEST_F(RunsTest, OpenedRunSamplesLikeTheCommandLine) {
   plumb::Runtime runtime = plumb::Runtime::Create().value();
   plumb::Run run = plumb::Run::Open(runtime, Path("run")).value();
   EXPECT_EQ(run.step, 20);
-  std::vector<int32_t> ids = run.tokenizer.Prefix().value();
+  const plumb::TokenizerInfo tokens = run.tokenizer.Info();
+  std::vector<int32_t> ids = tokens.prefix;
   for (const int32_t id : run.tokenizer.Encode("an").value()) ids.push_back(id);
   plumb::Session session = plumb::Session::Create(run.model).value();
   session.Feed(0, ids).value();
   plumb::Decoder decoder = plumb::Decoder::Create(run.tokenizer, ids).value();
   plumb::SampleOptions options;
   options.temperature = 0;
-  options.end_tokens = run.tokenizer.EndTokens().value();
+  options.end_tokens = tokens.end_tokens;
   std::string text = "an";
   session.Generate(0, options, [&](int32_t token) { text += decoder.Next(token).value(); }).value();
   EXPECT_EQ(text + "\n", Plumb("sample " + Path("run") + " --prompt an --temperature 0 --num 1"));

@@ -318,24 +318,31 @@ Result<H> Make(const Function& function, std::shared_ptr<Host> host = nullptr) {
   return handle;
 }
 
-// Length of most texts that are expensive to compute: descriptions, graphs.
-constexpr std::size_t kLongText = 65535;
+// Returns the number of elements as plumb.h counts them.
+template <class Container>
+std::int64_t Count(const Container& container) noexcept {
+  return static_cast<std::int64_t>(container.size());
+}
 
-// Returns the text that `function` writes to a buffer; calls it again if the text exceeds
-// `expected` bytes.
+// Memory that a call made for the caller.
+struct FreeMemory {
+  void operator()(void* memory) const noexcept { plumb_free(memory); }
+};
+
+// Returns the text that function(&text, error) makes.
 template <class Function>
-Result<std::string> Text(const Function& function, std::size_t expected = 63) {
-  std::string text(expected, '\0');
-  std::size_t needed = 0;
-  for (;;) {
-    const Result<void> put = Call([&](plumb_error** error) {
-      return function(text.data(), text.size() + 1, &needed, error);
-    });
-    if (!put) return put.error();
-    const bool fits = needed <= text.size();
-    text.resize(needed);
-    if (fits) return text;
-  }
+Result<std::string> Text(const Function& function) {
+  char* text = nullptr;
+  const Result<void> made = Call([&](plumb_error** error) { return function(&text, error); });
+  const std::unique_ptr<char, FreeMemory> owned(text);
+  if (!made) return made.error();
+  return std::string(text);
+}
+
+// Fails for a text that ends early as a C string.
+inline Result<void> CheckText(const std::string& text) {
+  if (text.find('\0') == std::string::npos) return {};
+  return Error(Code::kInvalidArgument, "the text contains a null character");
 }
 
 template <class Options>

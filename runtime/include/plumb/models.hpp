@@ -66,19 +66,16 @@ class Model {
   // Returns the dimensions and sizes of the model; zeros for a model that was moved from.
   ModelInfo Info() const {
     auto info = internal::Sized<plumb_model_info>();
-    static_cast<void>(internal::Call([&](plumb_error** error) {
-      return plumb_model_get_info(handle_.get(), &info, error);
-    }));
+    static_cast<void>(internal::Call(
+        [&](plumb_error** error) { return plumb_model_get_info(handle_.get(), &info, error); }));
     return info;
   }
 
   // Describes the resolved model as JSON.
   Result<std::string> Describe() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_describe(handle_.get(), buffer, capacity, needed, error);
-        },
-        internal::kLongText);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_model_describe(handle_.get(), text, error);
+    });
   }
   // Prints a stage of the compiler, for people.
   Result<std::string> Explain(const ExplainOptions& options) const {
@@ -88,11 +85,9 @@ class Model {
     given.batch = options.batch;
     given.seq = options.seq;
     given.recipe = options.recipe.c_str();
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
-        },
-        internal::kLongText);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_model_explain(handle_.get(), &given, text, error);
+    });
   }
   // Counts the min work of a pass over one sequence of `tokens` tokens. A training pass has no
   // part for the tensors that `recipe` freezes.
@@ -110,11 +105,9 @@ class Model {
 
   // Lists the names that Trainer::SetProbe takes, one per line.
   Result<std::string> ProbePoints() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_probe_points(handle_.get(), buffer, capacity, needed, error);
-        },
-        internal::kLongText);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_model_probe_points(handle_.get(), text, error);
+    });
   }
 
   // Draws the weights from a seed. Init, Load, LoadMemory, Map or MapTensors gives a model its
@@ -143,7 +136,8 @@ class Model {
   Result<void> MapTensors(std::vector<plumb_tensor_in_file> tensors) {
     for (plumb_tensor_in_file& tensor : tensors) tensor.struct_size = sizeof(tensor);
     return internal::Call([&](plumb_error** error) {
-      return plumb_model_map_tensors(handle_.get(), tensors.data(), tensors.size(), error);
+      return plumb_model_map_tensors(handle_.get(), tensors.data(), internal::Count(tensors),
+                                     error);
     });
   }
   // Saves the weights as safetensors, replacing the file atomically.
@@ -153,7 +147,9 @@ class Model {
   }
 
   // Returns the number of parameters.
-  std::size_t TensorCount() const noexcept { return plumb_model_tensor_count(handle_.get()); }
+  std::size_t TensorCount() const noexcept {
+    return static_cast<std::size_t>(plumb_model_tensor_count(handle_.get()));
+  }
   // Returns a parameter, which may be written to while nothing else uses the model.
   Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
   Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
@@ -162,18 +158,15 @@ class Model {
 
   // Returns a self-contained description, which includes placements and imports.
   Result<std::string> Text() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_text(handle_.get(), buffer, capacity, needed, error);
-        },
-        internal::kLongText);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_model_text(handle_.get(), text, error);
+    });
   }
   // Lists the norms of the layers: JSON, {ID: version}.
   Result<std::string> Norms() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_norms(handle_.get(), buffer, capacity, needed, error);
-        });
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_model_norms(handle_.get(), text, error);
+    });
   }
 
   plumb_model* get() const noexcept { return handle_.get(); }
@@ -188,7 +181,7 @@ class Model {
   template <class T>
   Result<TensorView<T>> View(std::size_t i) const {
     return internal::GetTensor<T>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_model_tensor(handle_.get(), i, tensor, error);
+      return plumb_model_tensor(handle_.get(), static_cast<std::int64_t>(i), tensor, error);
     });
   }
   Handle handle_;

@@ -103,20 +103,18 @@ class Runtime {
   }
   // Describes a norm as JSON, with the fields in plumb.h.
   Result<std::string> DescribePlugin(const std::string& id) {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_plugin_describe(handle_.get(), id.c_str(), buffer, capacity, needed, error);
-        });
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_plugin_describe(handle_.get(), id.c_str(), text, error);
+    });
   }
 
   // Returns the max number of threads of a call.
   std::int32_t Threads() const noexcept { return plumb_runtime_threads(handle_.get()); }
   // Names the GEMM engines; runtimes with equal strings round equally.
   Result<std::string> Gemm() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_runtime_gemm(handle_.get(), buffer, capacity, needed, error);
-        });
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_runtime_gemm(handle_.get(), text, error);
+    });
   }
   // Measures the peak speed of the machine, per second.
   Result<double> MeasureSpeed(Speed speed) {
@@ -131,11 +129,9 @@ class Runtime {
   // Reports the machine, the norms and placements that were found or refused, and problems, as
   // JSON.
   Result<std::string> Describe() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_runtime_describe(handle_.get(), buffer, capacity, needed, error);
-        },
-        internal::kLongText);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_runtime_describe(handle_.get(), text, error);
+    });
   }
 
   plumb_runtime* get() const noexcept { return handle_.get(); }

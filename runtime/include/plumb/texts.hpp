@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,9 +31,10 @@ class Spec {
     });
   }
   // Reads a description from text; `name` stands for the file in messages.
-  static Result<Spec> FromText(std::string_view text, const std::string& name = "model") {
+  static Result<Spec> FromText(const std::string& text, const std::string& name = "model") {
+    if (const auto checked = internal::CheckText(text); !checked) return checked.error();
     return Made([&](plumb_spec** spec, plumb_error** error) {
-      return plumb_spec_from_text(text.data(), text.size(), name.c_str(), spec, error);
+      return plumb_spec_from_text(text.c_str(), name.c_str(), spec, error);
     });
   }
 
@@ -52,10 +54,9 @@ class Spec {
   }
   // Returns the description in protobuf text format.
   Result<std::string> Text() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_spec_text(handle_.get(), buffer, capacity, needed, error);
-        });
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_spec_text(handle_.get(), text, error);
+    });
   }
 
   plumb_spec* get() const noexcept { return handle_.get(); }
@@ -74,6 +75,14 @@ class Spec {
 
 // --- Tokenizers ---------------------------------------------------------------------------------
 
+// Size and special tokens of a tokenizer; -1: no such token.
+struct TokenizerInfo {
+  std::int64_t vocab_size = 0;
+  std::int32_t begin = -1, end = -1;      // begin and end a document of training data
+  std::vector<std::int32_t> prefix = {};  // before the tokens of Encode in a prompt, such as <s>
+  std::vector<std::int32_t> end_tokens = {};  // end a generated text, for SampleOptions
+};
+
 // Converts text to token ids and back (plumb_tokenizer). Immutable; any thread.
 class Tokenizer {
  public:
@@ -87,9 +96,10 @@ class Tokenizer {
     return Create(PLUMB_TOKENIZER_BYTES, {}, begin_end);
   }
   // Reads a tokenizer from the text of a tokenizer.json, of a run or of a published model.
-  static Result<Tokenizer> FromJson(std::string_view json) {
+  static Result<Tokenizer> FromJson(const std::string& json) {
+    if (const auto checked = internal::CheckText(json); !checked) return checked.error();
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
-      return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
+      return plumb_tokenizer_from_json(json.c_str(), tokenizer, error);
     });
   }
   // Reads a tokenizer from the directory of a run or a published model, with the special tokens in
@@ -102,48 +112,46 @@ class Tokenizer {
 
   // Returns the tokenizer as a tokenizer.json.
   Result<std::string> Json() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_tokenizer_json(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-  // Returns the number of tokens.
-  std::int32_t VocabSize() const noexcept { return plumb_tokenizer_vocab_size(handle_.get()); }
-  // Returns the token that ends a document; -1 without one.
-  std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
-  // Returns the token that begins a document; -1 without one.
-  std::int32_t Begin() const noexcept { return plumb_tokenizer_begin(handle_.get()); }
-
-  // Returns the tokens that end a text, for SampleOptions::end_tokens.
-  Result<std::vector<std::int32_t>> EndTokens() const {
-    return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
-                      plumb_error** error) {
-      return plumb_tokenizer_end_tokens(handle_.get(), tokens, capacity, needed, error);
+    return internal::Text([&](char** text, plumb_error** error) {
+      return plumb_tokenizer_json(handle_.get(), text, error);
     });
   }
-  // Returns the tokens to put before those of Encode in a prompt, such as <s>.
-  Result<std::vector<std::int32_t>> Prefix() const {
-    return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
-                      plumb_error** error) {
-      return plumb_tokenizer_prefix(handle_.get(), tokens, capacity, needed, error);
-    });
+  // Returns the size and the special tokens.
+  TokenizerInfo Info() const {
+    auto found = internal::Sized<plumb_tokenizer_info>();
+    static_cast<void>(internal::Call([&](plumb_error** error) {
+      return plumb_tokenizer_get_info(handle_.get(), &found, error);
+    }));
+    return {found.vocab_size,
+            found.begin,
+            found.end,
+            {found.prefix, found.prefix + found.prefix_count},
+            {found.end_tokens, found.end_tokens + found.end_token_count}};
   }
   // Converts text to ids.
   Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
-    return Ids(text.size(), [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
-                                plumb_error** error) {
-      return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), tokens, capacity,
-                                    needed, error);
+    std::int32_t* tokens = nullptr;
+    std::int64_t count = 0;
+    const Result<void> encoded = internal::Call([&](plumb_error** error) {
+      return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), &tokens, &count,
+                                    error);
     });
+    const std::unique_ptr<std::int32_t, internal::FreeMemory> owned(tokens);
+    if (!encoded) return encoded.error();
+    return std::vector<std::int32_t>(tokens, tokens + count);
   }
   // Converts ids to text, which for bytes may be invalid UTF-8. Use a Decoder for tokens that
   // arrive one by one.
   Result<std::string> Decode(Span<const std::int32_t> tokens) const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_tokenizer_decode(handle_.get(), tokens.data(), tokens.size(), buffer,
-                                        capacity, needed, error);
-        });
+    char* text = nullptr;
+    std::size_t size = 0;
+    const Result<void> decoded = internal::Call([&](plumb_error** error) {
+      return plumb_tokenizer_decode(handle_.get(), tokens.data(), internal::Count(tokens), &text,
+                                    &size, error);
+    });
+    const std::unique_ptr<char, internal::FreeMemory> owned(text);
+    if (!decoded) return decoded.error();
+    return std::string(text, size);
   }
   Result<std::string> Decode(std::int32_t token) const {
     return Decode(Span<const std::int32_t>(&token, 1));
@@ -155,22 +163,6 @@ class Tokenizer {
   friend struct Run;
   using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
   explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
-  // Returns the ids that `function` writes to a buffer; calls it again if there are more than
-  // `expected`.
-  template <class Function>
-  static Result<std::vector<std::int32_t>> Ids(std::size_t expected, const Function& function) {
-    std::vector<std::int32_t> tokens(expected);
-    for (;;) {
-      std::size_t needed = 0;
-      const Result<void> put = internal::Call([&](plumb_error** error) {
-        return function(tokens.data(), tokens.size(), &needed, error);
-      });
-      if (!put) return put.error();
-      const bool fits = needed <= tokens.size();
-      tokens.resize(needed);
-      if (fits) return tokens;
-    }
-  }
   static Result<Tokenizer> Create(std::int32_t kind, std::string_view text, bool begin_end) {
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
       return plumb_tokenizer_create(kind, text.data(), text.size(), begin_end ? 1 : 0, tokenizer,
@@ -193,7 +185,8 @@ class Decoder {
   // Creates a decoder that begins after the tokens of a prompt, whose text is not returned.
   static Result<Decoder> Create(const Tokenizer& tokenizer, Span<const std::int32_t> prompt = {}) {
     auto made = internal::Make<Handle>([&](plumb_decoder** decoder, plumb_error** error) {
-      return plumb_decoder_create(tokenizer.get(), prompt.data(), prompt.size(), decoder, error);
+      return plumb_decoder_create(tokenizer.get(), prompt.data(), internal::Count(prompt), decoder,
+                                  error);
     });
     if (!made) return made.error();
     return Decoder(*std::move(made));
@@ -202,7 +195,8 @@ class Decoder {
   // Returns the text that these tokens complete, often "".
   Result<std::string> Next(Span<const std::int32_t> tokens) {
     return Given([&](const char** text, std::size_t* size, plumb_error** error) {
-      return plumb_decoder_next(handle_.get(), tokens.data(), tokens.size(), text, size, error);
+      return plumb_decoder_next(handle_.get(), tokens.data(), internal::Count(tokens), text, size,
+                                error);
     });
   }
   Result<std::string> Next(std::int32_t token) { return Next(Span<const std::int32_t>(&token, 1)); }
@@ -219,7 +213,7 @@ class Decoder {
     std::vector<const char*> given;
     for (const std::string& text : texts) given.push_back(text.c_str());
     return internal::Call([&](plumb_error** error) {
-      return plumb_decoder_stop_at(handle_.get(), given.data(), given.size(), error);
+      return plumb_decoder_stop_at(handle_.get(), given.data(), internal::Count(given), error);
     });
   }
   // Returns true once the text has reached such a string.

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -64,13 +63,16 @@ using ProfileRow = plumb_profile_row;
 
 namespace internal {
 
-// Returns all rows: calls row_of(i, row), which returns a status, until it fails.
-template <class Function>
-std::vector<ProfileRow> GetProfileRows(const Function& row_of) {
-  std::vector<ProfileRow> rows;
-  auto next = Sized<plumb_profile_row>();
-  while (row_of(rows.size(), &next) == PLUMB_OK) rows.push_back(next);
-  return rows;
+// Returns a list of `count` structs: calls get(i, &element), which returns a status.
+template <class Element, class Function>
+std::vector<Element> GetList(std::int64_t count, const Function& get) {
+  std::vector<Element> list;
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto element = Sized<Element>();
+    if (get(i, &element) != PLUMB_OK) break;  // for a handle that was moved from
+    list.push_back(element);
+  }
+  return list;
 }
 
 }  // namespace internal
@@ -78,20 +80,21 @@ std::vector<ProfileRow> GetProfileRows(const Function& row_of) {
 // Kind of state that a trainer holds between steps.
 enum class State : std::int32_t { kModel = PLUMB_STATE_MODEL, kOptimizer = PLUMB_STATE_OPTIMIZER };
 
-// Returns a complete recipe: `text`, with settings ("learning_rate", "0.01") applied in order.
+// Returns a complete recipe: `recipe`, with settings ("learning_rate", "0.01") applied in order.
 inline Result<std::string> RecipeText(
-    std::string_view text, const std::vector<std::pair<std::string, std::string>>& settings = {},
+    const std::string& recipe,
+    const std::vector<std::pair<std::string, std::string>>& settings = {},
     const std::string& name = "recipe") {
+  if (const auto checked = internal::CheckText(recipe); !checked) return checked.error();
   std::vector<const char*> pairs;
   for (const auto& [field, value] : settings) {
     pairs.push_back(field.c_str());
     pairs.push_back(value.c_str());
   }
-  return internal::Text(
-      [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-        return plumb_recipe_text(text.data(), text.size(), name.c_str(), pairs.data(),
-                                 settings.size(), buffer, capacity, needed, error);
-      });
+  return internal::Text([&](char** text, plumb_error** error) {
+    return plumb_recipe_text(recipe.c_str(), name.c_str(), pairs.data(), internal::Count(settings),
+                             text, error);
+  });
 }
 
 // Trains a model's weights (plumb_trainer). Thread-compatible, except for Cancel.
@@ -129,7 +132,9 @@ class Trainer {
   }
 
   // Returns the number of ids in a step, and the number of completed steps.
-  std::size_t StepTokens() const noexcept { return plumb_trainer_step_tokens(handle_.get()); }
+  std::size_t StepTokens() const noexcept {
+    return static_cast<std::size_t>(plumb_trainer_step_tokens(handle_.get()));
+  }
   std::int64_t Steps() const noexcept { return plumb_trainer_steps(handle_.get()); }
 
   // Does one optimizer step. The target of an input is the id of the next token, or -1 for none.
@@ -137,16 +142,15 @@ class Trainer {
     if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
     auto info = internal::Sized<plumb_step_info>();
     const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_step(handle_.get(), inputs.data(), targets.data(), inputs.size(), &info,
-                                error);
+      return plumb_trainer_step(handle_.get(), inputs.data(), targets.data(),
+                                internal::Count(inputs), &info, error);
     });
     if (!done) return done.error();
     return info;
   }
 
   // Does one step on micro-batches that fill(i, inputs, targets, seq) makes: std::int32_t* inputs
-  // and targets, [batch_size, seq], and std::int64_t& seq, which may be made smaller. Next::kStop
-  // means that there is none, and fails the step with Code::kCancelled.
+  // and targets, [batch_size, seq], and std::int64_t& seq, which may be made smaller.
   template <class Fill>
   Result<StepInfo> StepWithCallback(Fill&& fill) {
     struct User {
@@ -166,8 +170,8 @@ class Trainer {
   }
 
   // Does steps until the recipe's max_steps. batch(step, inputs, targets) fills both, each a
-  // Span<std::int32_t> of StepTokens(); its Next::kStop ends the run. after(info), with a const
-  // StepInfo&, is called after each step; its Next::kStop fails the run with Code::kCancelled.
+  // Span<std::int32_t> of StepTokens(). after(info), with a const StepInfo&, is called after each
+  // step.
   template <class Batch, class After>
   Result<void> Run(Batch&& batch, After&& after) {
     return Run(batch, &after);
@@ -183,7 +187,7 @@ class Trainer {
   // none: Code::kFailedPrecondition.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::GetTensor<const float>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_trainer_gradient(handle_.get(), i, tensor, error);
+      return plumb_trainer_gradient(handle_.get(), static_cast<std::int64_t>(i), tensor, error);
     });
   }
 
@@ -200,8 +204,8 @@ class Trainer {
     });
   }
 
-  // Lets rank 0 write the state of all ranks. All ranks call it; rank 0 calls use(), which may write
-  // states and load. It returns void or Next: Next::kStop is Code::kCancelled on all ranks.
+  // Lets rank 0 write the state of all ranks. All ranks call it; rank 0 calls use(), which may
+  // write states and load; its Next::kStop ends the call on all ranks.
   template <class Use>
   Result<void> ShareStates(Use&& use) {
     struct User {
@@ -216,13 +220,14 @@ class Trainer {
   }
 
   // Calls probe(info), with a const ProbeInfo&, in step 1 and every `every`-th step from now on; 0:
-  // never. Next::kStop ends a run. Without `points`: streams, norms, logits and parameters.
+  // never. Next::kStop ends the call after the step. Without `points`: streams, norms, logits and
+  // parameters.
   template <class Probe>
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));
     const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(),
+      return plumb_trainer_probe(handle_.get(), every, names.data(), internal::Count(names),
                                  internal::ForwardProbe, kept.get(), error);
     });
     if (set) probe_ = std::move(kept);
@@ -233,8 +238,8 @@ class Trainer {
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points = {}) {
     const std::vector<const char*> names = internal::GetNames(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), nullptr, nullptr,
-                                 error);
+      return plumb_trainer_probe(handle_.get(), every, names.data(), internal::Count(names),
+                                 nullptr, nullptr, error);
     });
     if (set) probe_ = nullptr;
     return set;
@@ -242,12 +247,10 @@ class Trainer {
   // Returns the statistics of the last step for each point; empty if it was not probed. Names live
   // until SetProbe().
   std::vector<ProbeInfo> GetProbes() const {
-    std::vector<ProbeInfo> figures;
-    auto next = internal::Sized<plumb_probe>();
-    while (plumb_trainer_get_probe(handle_.get(), figures.size(), &next, nullptr) == PLUMB_OK) {
-      figures.push_back(next);
-    }
-    return figures;
+    return internal::GetList<ProbeInfo>(
+        plumb_trainer_probe_count(handle_.get()), [&](std::int64_t i, plumb_probe* probe) {
+          return plumb_trainer_get_probe(handle_.get(), i, probe, nullptr);
+        });
   }
 
   // Starts a new profile of the following steps, or ends it.
@@ -258,9 +261,10 @@ class Trainer {
   }
   // Returns the profile. The first row is the total. Names live until the next call.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::GetProfileRows([&](std::size_t i, plumb_profile_row* row) {
-      return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
-    });
+    return internal::GetList<ProfileRow>(
+        plumb_trainer_profile_count(handle_.get()), [&](std::int64_t i, plumb_profile_row* row) {
+          return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
+        });
   }
 
   // Returns the learning rate of the next step.
@@ -277,23 +281,31 @@ class Trainer {
         [&](plumb_error** error) { return plumb_trainer_check(handle_.get(), error); });
   }
 
+  // Returns the number of tensors of a state.
+  std::size_t StateCount(State state) const noexcept {
+    return static_cast<std::size_t>(
+        plumb_trainer_state_count(handle_.get(), static_cast<std::int32_t>(state)));
+  }
   // Returns the i-th tensor of a state; without data for a matrix that is trained in bf16.
   Result<TensorView<float>> StateTensor(State state, std::size_t i) {
     return internal::GetTensor<float>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_trainer_state(handle_.get(), static_cast<std::int32_t>(state), i, tensor, error);
+      return plumb_trainer_state(handle_.get(), static_cast<std::int32_t>(state),
+                                 static_cast<std::int64_t>(i), tensor, error);
     });
   }
   // Copies elements from `begin` on to or from any state tensor.
   Result<void> ReadState(State state, std::size_t i, std::int64_t begin, Span<float> to) const {
     return internal::Call([&](plumb_error** error) {
-      return plumb_trainer_read_state(handle_.get(), static_cast<std::int32_t>(state), i, begin,
-                                      static_cast<std::int64_t>(to.size()), to.data(), error);
+      return plumb_trainer_read_state(handle_.get(), static_cast<std::int32_t>(state),
+                                      static_cast<std::int64_t>(i), begin, internal::Count(to),
+                                      to.data(), error);
     });
   }
   Result<void> WriteState(State state, std::size_t i, std::int64_t begin, Span<const float> from) {
     return internal::Call([&](plumb_error** error) {
-      return plumb_trainer_write_state(handle_.get(), static_cast<std::int32_t>(state), i, begin,
-                                       static_cast<std::int64_t>(from.size()), from.data(), error);
+      return plumb_trainer_write_state(handle_.get(), static_cast<std::int32_t>(state),
+                                       static_cast<std::int64_t>(i), begin, internal::Count(from),
+                                       from.data(), error);
     });
   }
   // Sets the number of completed steps.
@@ -326,10 +338,11 @@ class Trainer {
       After* after;
     } callbacks = {batch, after};
     const plumb_batch_fn fill = [](void* user, std::int64_t step, std::int32_t* inputs,
-                                   std::int32_t* targets, std::size_t n) {
+                                   std::int32_t* targets, std::int64_t n) {
+      const auto size = static_cast<std::size_t>(n);
       return internal::Stops([&] {
-        return static_cast<Callbacks*>(user)->batch(step, Span<std::int32_t>(inputs, n),
-                                                    Span<std::int32_t>(targets, n));
+        return static_cast<Callbacks*>(user)->batch(step, Span<std::int32_t>(inputs, size),
+                                                    Span<std::int32_t>(targets, size));
       });
     };
     const plumb_step_fn tell = [](void* user, const plumb_step_info* info) {

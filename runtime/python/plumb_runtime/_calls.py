@@ -2,16 +2,14 @@
 """Calls of C functions: their errors and results, exceptions of callbacks, and Ctrl-C."""
 from __future__ import annotations
 
-import array
 import ctypes
 import os
 import signal
 import threading
 from collections.abc import Iterable
-from ctypes import byref, c_char_p, c_int32, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int32, c_void_p
 from typing import Any, Callable, ClassVar, Optional, TypeVar, Union
 
-from ._arguments import tokens
 from ._library import function
 from ._structs import Struct
 from .errors import Cancelled, Code, Error, in_python
@@ -105,38 +103,24 @@ class Interruptible:
             raise KeyboardInterrupt from None
 
 
-def rows(name: str, handle: object, kind: type[S], *arguments: Any) -> list[S]:
-    """Returns the results of a function for i = 0, 1, ... until there are no more."""
-    found: list[S] = []
-    while True:
-        row = kind()
-        try:
-            call(name, handle, *arguments, len(found), byref(row))
-        except Error as error:
-            if error.code != Code.OUT_OF_RANGE:
-                raise
-            return found
-        found.append(row)
+def rows(name: str, count: int, handle: object, kind: type[S], *arguments: Any) -> list[S]:
+    """Returns the elements of a list of `count` structs."""
+    found = [kind() for _ in range(count)]
+    for i, row in enumerate(found):
+        call(name, handle, *arguments, i, byref(row))
+    return found
+
+
+def taken(made: c_void_p, size: int = -1) -> bytes:
+    """Returns a copy of memory that a call made, and frees it. Without a size it ends with 0."""
+    try:
+        return ctypes.string_at(made.value or 0, size)
+    finally:
+        function("free")(made)
 
 
 def text(name: str, *arguments: Any) -> bytes:
-    """Returns the string that a function writes to a buffer."""
-    needed = c_size_t()
-    capacity = 256
-    while True:
-        buffer = ctypes.create_string_buffer(capacity)
-        call(name, *arguments, buffer, capacity, byref(needed))
-        if needed.value < capacity:
-            return buffer.raw[:needed.value]
-        capacity = needed.value + 1
-
-
-def ids(name: str, expected: int, *arguments: Any) -> array.array[int]:
-    """Returns the ids that a function writes to a buffer, and calls it again if there are more than `expected`."""
-    needed = c_size_t(expected)
-    while True:
-        found: array.array[int] = array.array("i", bytes(4 * needed.value))
-        pointer, count, _ = tokens(found)
-        call(name, *arguments, pointer, count, byref(needed))
-        if needed.value <= count:
-            return found[:needed.value]
+    """Returns the text that a function makes."""
+    made = c_void_p()
+    call(name, *arguments, byref(made))
+    return taken(made)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
 from ._arguments import integer
 
-_INTEGERS = (c_int32, c_int64, c_uint32, c_uint64, c_size_t)
+_INTEGERS = (c_int32, c_int64, c_uint32, c_uint64)
 
 
 class Struct(ctypes.Structure):
@@ -34,6 +34,12 @@ class ModelInfo(Struct):
                 ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64),
                 ("weight_bytes", c_int64), ("cache_bytes", c_int64), ("bidirectional", c_int32),
                 ("token_types", c_int32)]
+
+
+class TokenizerInfo(Struct):
+    _fields_ = [("struct_size", c_uint32), ("begin", c_int32), ("end", c_int32), ("vocab_size", c_int64),
+                ("prefix", POINTER(c_int32)), ("prefix_count", c_int64), ("end_tokens", POINTER(c_int32)),
+                ("end_token_count", c_int64)]
 
 
 class Tensor(Struct):
@@ -70,7 +76,7 @@ class SampleOptions(Struct):
     _fields_ = [("struct_size", c_uint32), ("max_tokens", c_int64), ("top_k", c_int64), ("vocabulary", c_int64),
                 ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64),
                 ("index", c_uint64), ("drawn", c_int64), ("end_tokens", POINTER(c_int32)),
-                ("end_token_count", c_size_t)]
+                ("end_token_count", c_int64)]
 
 
 class EvaluatorOptions(Struct):
@@ -105,8 +111,8 @@ RunStepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(RunStep))
 class RunTraining(Struct):
     _fields_ = [("struct_size", c_uint32), ("resume", c_int32), ("model", c_char_p), ("data", c_char_p),
                 ("recipe", c_char_p), ("out", c_char_p), ("init", c_char_p), ("settings", POINTER(c_char_p)),
-                ("settings_count", c_size_t), ("probe_every", c_int64), ("probe_points", POINTER(c_char_p)),
-                ("probe_points_count", c_size_t), ("stop_at", c_int64),
+                ("settings_count", c_int64), ("probe_every", c_int64), ("probe_points", POINTER(c_char_p)),
+                ("probe_points_count", c_int64), ("stop_at", c_int64),
                 ("on_step", RunStepFn), ("user", c_void_p)]
 
 
@@ -119,13 +125,13 @@ StudyProgressFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(StudyProgress))
 
 
 class StudyOptions(Struct):
-    _fields_ = [("struct_size", c_uint32), ("out", c_char_p), ("store", c_char_p), ("runtime", POINTER(RuntimeOptions)),
-                ("norms", POINTER(c_void_p)), ("norms_count", c_size_t), ("command", c_char_p),
-                ("on_progress", StudyProgressFn), ("user", c_void_p), ("overwrite", c_int64)]
+    _fields_ = [("struct_size", c_uint32), ("overwrite", c_int32), ("out", c_char_p), ("store", c_char_p),
+                ("runtime", POINTER(RuntimeOptions)), ("norms", POINTER(c_void_p)), ("norms_count", c_int64),
+                ("command", c_char_p), ("on_progress", StudyProgressFn), ("user", c_void_p)]
 
 
 LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
-BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
+BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_int64)
 MicroBatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), POINTER(c_int64))
 StepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(StepInfo))
 TokenFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32)

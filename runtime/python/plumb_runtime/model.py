@@ -11,7 +11,7 @@ from ctypes import byref, c_void_p
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypeVar, Union
 
 from . import _structs as structs
-from ._arguments import Bytes, c_string, choice, instance, integer, utf8, weights_format
+from ._arguments import Bytes, c_string, choice, instance, integer, weights_format
 from ._calls import call, text
 from ._handles import Handle, Lease, Object
 from ._library import function
@@ -29,8 +29,8 @@ class Spec(Object):
     _kind = "spec"
 
     def __init__(self, text: Bytes, name: str = "model") -> None:
-        encoded, made = utf8(text), c_void_p()
-        call("spec_from_text", encoded, len(encoded), c_string(name, "name"), byref(made))
+        made = c_void_p()
+        call("spec_from_text", c_string(text, "text"), c_string(name, "name"), byref(made))
         self._take(made)
 
     @classmethod

@@ -12,6 +12,7 @@ from ._arguments import Ids, instance, int32, integer, tokens, weights_format
 from ._calls import Interruptible, call, guarded
 from ._handles import Object
 from ._library import function
+from .errors import Cancelled
 from .model import Model
 from .probe import ProfileRow, profile_rows
 from .tensor import floats
@@ -92,7 +93,12 @@ class Session(Object):
                 return 1 if interrupt.stops() else guarded(on_token, token) if on_token else 0
 
             self._finish_reason = None
-            call("session_generate", handle, int32(sequence, "sequence"), byref(options), structs.TokenFn(told), None)
+            try:
+                call("session_generate", handle, int32(sequence, "sequence"), byref(options), structs.TokenFn(told),
+                     None)
+            except Cancelled:
+                if function("session_finish_reason")(handle) == 0:  # by cancel(), not by on_token
+                    raise
             self._finish_reason = _FINISH_REASONS[function("session_finish_reason")(handle)]
         return ids
 
@@ -126,7 +132,7 @@ class Session(Object):
     def profile_rows(self) -> list[ProfileRow]:
         """Returns the profile, like Trainer.profile_rows."""
         with self._use() as handle:
-            return profile_rows("session_profile_row", handle)
+            return profile_rows("session", handle)
 
     def cancel(self) -> None:
         """Ends generate() before its next token, with Cancelled. Any thread."""

@@ -6,15 +6,20 @@ import array
 import ctypes
 import os
 from collections.abc import Iterable
-from ctypes import byref, c_char_p, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
 from typing import Any, Optional, TypeVar, Union
 
+from . import _structs as structs
 from ._arguments import Bytes, Ids, c_string, instance, tokens, utf8
-from ._calls import call, ids, text
+from ._calls import call, taken, text
 from ._handles import Object
 from ._library import function
 
 K = TypeVar("K", bound="Tokenizer")
+
+
+def _array(pointer: Any, count: int) -> array.array[int]:
+    return array.array("i", pointer[:count] if count else ())
 
 
 class Tokenizer(Object):
@@ -23,8 +28,8 @@ class Tokenizer(Object):
     _kind = "tokenizer"
 
     def __init__(self, text: Bytes) -> None:
-        encoded, made = utf8(text), c_void_p()
-        call("tokenizer_from_json", encoded, len(encoded), byref(made))
+        made = c_void_p()
+        call("tokenizer_from_json", c_string(text, "text"), byref(made))
         self._take(made)
 
     @classmethod
@@ -69,43 +74,53 @@ class Tokenizer(Object):
         """The tokenizer as a tokenizer.json."""
         return text("tokenizer_json", self._live()).decode()
 
+    def _info(self) -> structs.TokenizerInfo:
+        info = structs.TokenizerInfo()
+        call("tokenizer_get_info", self._live(), byref(info))
+        return info
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens."""
-        return int(function("tokenizer_vocab_size")(self._live()))
-
-    @property
-    def begin_end(self) -> Optional[int]:
-        """The token that begins and ends a document, or None."""
-        token = int(function("tokenizer_begin_end")(self._live()))
-        return None if token < 0 else token
+        return int(self._info().vocab_size)
 
     @property
     def begin(self) -> Optional[int]:
-        """The token that begins a document, or None."""
-        token = int(function("tokenizer_begin")(self._live()))
+        """The token that begins a document of training data, or None."""
+        token = int(self._info().begin)
+        return None if token < 0 else token
+
+    @property
+    def end(self) -> Optional[int]:
+        """The token that ends a document of training data, or None. In tokenizers of characters and bytes it also
+        begins one."""
+        token = int(self._info().end)
         return None if token < 0 else token
 
     @property
     def end_tokens(self) -> array.array[int]:
         """The tokens that end a text, as array.array("i"), for Session.generate()."""
-        return ids("tokenizer_end_tokens", 4, self._live())
+        info = self._info()
+        return _array(info.end_tokens, info.end_token_count)
 
     @property
     def prefix(self) -> array.array[int]:
         """The ids to put before those of encode() in a prompt, such as <s>, as array.array("i")."""
-        return ids("tokenizer_prefix", 4, self._live())
+        info = self._info()
+        return _array(info.prefix, info.prefix_count)
 
     def encode(self, text: Bytes) -> array.array[int]:
         """Returns ids, as array.array("i"); there may be more than the text has characters."""
-        encoded = utf8(text)
-        return ids("tokenizer_encode", len(encoded), self._live(), encoded, len(encoded))
+        encoded, made, count = utf8(text), c_void_p(), c_int64()
+        call("tokenizer_encode", self._live(), encoded, len(encoded), byref(made), byref(count))
+        return array.array("i", taken(made, 4 * count.value))
 
     def decode(self, ids: Ids, errors: str = "replace") -> str:
         """Returns the text of ids. Tokens of bytes may be invalid UTF-8, which `errors` handles (bytes.decode). Use
         decoder() for tokens that arrive one by one."""
-        pointer, count, _kept = tokens(ids)
-        return text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
+        (pointer, count, _kept), made, size = tokens(ids), c_void_p(), c_size_t()
+        call("tokenizer_decode", self._live(), pointer, count, byref(made), byref(size))
+        return taken(made, size.value).decode("utf-8", errors)
 
     def decoder(self, prompt: Ids = (), errors: str = "replace", stop: Union[str, Iterable[str]] = ()) -> Decoder:
         """Returns a Decoder for tokens after those of `prompt`, whose text ends before the first of the strings

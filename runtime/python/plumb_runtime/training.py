@@ -14,11 +14,11 @@ from ctypes import byref, c_char_p, c_float, c_int32, c_void_p
 from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _structs as structs
-from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, row_major, tokens, utf8
+from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, row_major, tokens
 from ._calls import Interruptible, call, guarded, rows, text, thread
 from ._handles import Object, Use
 from ._library import function
-from .errors import Code, Error
+from .errors import Cancelled, Code, Error
 from .model import Model, Path
 from .probe import Probe, ProfileRow, callback_of, names_of, profile_rows
 from .tensor import Tensor
@@ -29,10 +29,9 @@ Settings = Union[Mapping[str, object], Iterable[tuple[str, object]]]
 def recipe_text(recipe: Bytes = "", settings: Settings = (), name: str = "recipe") -> str:
     """Returns a complete recipe, with every field whose default is not zero. `settings`: a dict, or pairs, of fields
     and values to set in it; `name` stands for the file in messages."""
-    encoded = utf8(recipe, "recipe")
     found = settings.items() if isinstance(settings, collections.abc.Mapping) else settings
     words = [c_string(str(word), "settings") for pair in found for word in pair]
-    return text("recipe_text", encoded, len(encoded), c_string(name, "name"), (c_char_p * len(words))(*words),
+    return text("recipe_text", c_string(recipe, "recipe"), c_string(name, "name"), (c_char_p * len(words))(*words),
                 len(words) // 2).decode()
 
 
@@ -194,7 +193,7 @@ class Trainer(Object):
         """Does steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets) as in step().
         on_step(StepInfo) is called after each, and may save() and read gradients and weights. An exception in it, or
         Ctrl-C, ends the run after a whole step. Raises Cancelled if on_step returns False or cancel() is called."""
-        iterator = iter(batches)
+        iterator, ended = iter(batches), False
         with self._use() as handle, Interruptible() as interrupt:
             def fill(inputs: Any, targets: Any, n: int) -> None:
                 for into, ids, name in zip((inputs, targets), next(iterator), ("inputs", "targets")):
@@ -204,13 +203,14 @@ class Trainer(Object):
                     ctypes.memmove(into, source, 4 * n)
 
             def batch(_user: Any, _step: int, inputs: Any, targets: Any, n: int) -> int:
+                nonlocal ended
                 if interrupt.stops():
                     return 1
                 try:
                     return guarded(fill, inputs, targets, n)
                 finally:
                     if isinstance(thread.raised, StopIteration):
-                        thread.raised = None  # end of the batches
+                        thread.raised, ended = None, True
 
             def told(_user: Any, info: Any) -> int:
                 if interrupt.stops():
@@ -221,8 +221,12 @@ class Trainer(Object):
                 finally:
                     self._tells = None
 
-            call("trainer_run", handle, structs.BatchFn(batch), structs.StepFn(told) if on_step else structs.StepFn(),
-                 None)
+            try:
+                call("trainer_run", handle, structs.BatchFn(batch),
+                     structs.StepFn(told) if on_step else structs.StepFn(), None)
+            except Cancelled:
+                if not ended:
+                    raise
 
     def cancel(self) -> None:
         """Ends run() before its next step. Any thread."""
@@ -240,8 +244,8 @@ class Trainer(Object):
 
     def probe(self, every: int, probe: Optional[Callable[[Probe], object]], points: Sequence[str] = ()) -> None:
         """Calls probe(Probe) for tensors in step 1 and every `every`-th step from now on; 0: never. `points` are names
-        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). With None for
-        `probe`, get_probes() returns the statistics."""
+        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends step() or run()
+        with Cancelled, after the step. With None for `probe`, get_probes() returns the statistics."""
         of_model = self._model._live()
         tell, names = ((structs.ProbeFn(), names_of(points)) if probe is None else
                        callback_of(probe, points, of_model))
@@ -253,7 +257,8 @@ class Trainer(Object):
         """Returns the statistics of the last step, over all its micro-batches, without tensors; [] if it was not
         probed."""
         with self._look() as handle:
-            return [Probe._of(seen, None) for seen in rows("trainer_get_probe", handle, structs.Probe)]
+            return [Probe._of(seen, None) for seen in rows(
+                "trainer_get_probe", function("trainer_probe_count")(handle), handle, structs.Probe)]
 
     def profile(self, on: bool = True) -> None:
         """Starts a new profile of the following steps, or ends it."""
@@ -263,14 +268,15 @@ class Trainer(Object):
     def profile_rows(self) -> list[ProfileRow]:
         """Returns the profile: the total, ops, stages, the rest."""
         with self._use() as handle:
-            return profile_rows("trainer_profile_row", handle)
+            return profile_rows("trainer", handle)
 
     def state(self, kind: str) -> list[StateTensor]:
         """Returns the tensors of the state between steps: "model" (weights, norms' buffers) or "optimizer"."""
         number = choice(kind, "kind", _STATES)
         with self._look() as handle:
             return [StateTensor(kind, i, found.name.decode(), tuple(found.shape[:found.rank]))
-                    for i, found in enumerate(rows("trainer_state", handle, structs.Tensor, number))]
+                    for i, found in enumerate(rows("trainer_state", function("trainer_state_count")(handle, number),
+                                                   handle, structs.Tensor, number))]
 
     def read_state(self, tensor: StateTensor) -> memoryview[float]:
         """Returns a copy of a StateTensor, with its shape."""
