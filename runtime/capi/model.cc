@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/file.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
@@ -211,6 +212,16 @@ absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> LoadPartial(const char* path, ModelState* model) {
+  PLUMB_RETURN_IF_ERROR(RequireNoTrainer(*model));
+  PLUMB_RETURN_IF_ERROR(model->RequireWeights());
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> left,
+                         model->parameters->ReadKnown(file, WeightPrefix(file)));
+  ++model->version;
+  return absl::StrJoin(left, "\n");
+}
+
 absl::Status RequireUnused(const ModelState& model) {
   if (model.trainers == 0 && model.sessions == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -346,6 +357,17 @@ plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error*
   });
 }
 
+plumb_status plumb_model_load_partial(plumb_model* model, const char* path, char** left,
+                                      plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    if (left == nullptr) return NullArgument("left");
+    PLUMB_ASSIGN_OR_RETURN(const std::string names,
+                           plumb::capi::LoadPartial(path, model->state.get()));
+    return plumb::capi::WriteText(names, left);
+  });
+}
+
 plumb_status plumb_model_map(plumb_model* model, const char* path, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
@@ -389,6 +411,32 @@ int64_t plumb_model_tensor_count(const plumb_model* model) {
   return model == nullptr ? 0 : static_cast<int64_t>(model->state->context->parameters.size());
 }
 
+int64_t plumb_model_find_tensor(const plumb_model* model, const char* name) {
+  if (model == nullptr || name == nullptr) return -1;
+  const std::vector<plumb::ParameterSpec>& all = model->state->context->parameters;
+  const auto at = std::find_if(all.begin(), all.end(), [name](const plumb::ParameterSpec& each) {
+    return each.name == name;
+  });
+  return at == all.end() ? -1 : at - all.begin();
+}
+
+plumb_status plumb_model_read_tensor(const plumb_model* model, int64_t i, int64_t begin,
+                                     int64_t count, float* to, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (to == nullptr) return NullArgument("to");
+    const ModelState& state = *model->state;
+    PLUMB_RETURN_IF_ERROR(state.RequireWeights());
+    const auto* const entry = plumb::capi::FindEntry(state.parameters->layout().entries, i);
+    const int64_t elements = entry == nullptr ? 0 : entry->end - entry->begin;
+    if (begin < 0 || count < 0 || begin > elements || count > elements - begin) {
+      return absl::OutOfRangeError(
+          absl::StrCat("tensor ", i, " has ", elements, " elements, not ", count, " from ", begin));
+    }
+    if (count > 0) state.parameters->Read(static_cast<size_t>(i), begin, count, to);
+    return absl::OkStatus();
+  });
+}
+
 plumb_status plumb_model_tensor(const plumb_model* model, int64_t i, plumb_tensor* tensor,
                                 plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
@@ -397,8 +445,10 @@ plumb_status plumb_model_tensor(const plumb_model* model, int64_t i, plumb_tenso
     const auto* const entry = plumb::capi::FindEntry(state.parameters->layout().entries, i);
     const auto index = static_cast<size_t>(i);
     if (entry != nullptr && state.parameters->is_split(index)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          entry->name, ": is stored in two planes, since the model was trained in bf16"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(entry->name,
+                       ": is stored in two planes, since the model was trained in bf16; "
+                       "plumb_model_read_tensor copies it"));
     }
     return plumb::capi::WriteTensor(
         state, i, entry != nullptr ? state.parameters->floats(index) : nullptr, tensor);

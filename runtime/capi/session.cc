@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   const PackedWeights* const weights = model->Pack(session->format);
   session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,
                                                     options->sequences, model->threads());
+  session->decode->SetCancel(&session->cancelled);
   session->model = model;
   ++model->sessions;
   return session;
@@ -294,6 +295,18 @@ plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence, in
     if (length == now) return absl::OkStatus();
     session->decode->Truncate(sequence, length);
     session->has_logits[static_cast<size_t>(sequence)] = false;
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_session_copy(plumb_session* session, int32_t from, int32_t to,
+                                plumb_error** error) {
+  return Call(session, "session", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
+    PLUMB_RETURN_IF_ERROR(CheckSequence(*session, from));
+    PLUMB_RETURN_IF_ERROR(CheckSequence(*session, to));
+    session->decode->Fork(from, to);
+    session->has_logits[static_cast<size_t>(to)] = session->has_logits[static_cast<size_t>(from)];
     return absl::OkStatus();
   });
 }

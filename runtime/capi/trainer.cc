@@ -249,11 +249,12 @@ using plumb::capi::NullArgument;
 plumb_status plumb_recipe_text(const char* recipe, const char* name, const char* const* settings,
                                int64_t count, char** text, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
-    // A count of which the double overflows stays one that CheckArray refuses.
+    // CheckArray refuses counts whose double would overflow.
     constexpr int64_t kMaxCount = std::numeric_limits<int64_t>::max() / 2;
     PLUMB_ASSIGN_OR_RETURN(
         const std::vector<std::string> words,
-        plumb::capi::ToList<std::string>("settings", settings, 2 * std::min(count, kMaxCount)));
+        plumb::capi::ToList<std::string>("settings", settings,
+                                         2 * std::clamp<int64_t>(count, -1, kMaxCount)));
     std::vector<std::pair<std::string, std::string>> pairs;
     for (size_t i = 0; i < words.size(); i += 2) pairs.emplace_back(words[i], words[i + 1]);
     PLUMB_ASSIGN_OR_RETURN(const plumb::TrainSpec spec,

@@ -395,6 +395,14 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load(plumb_model* model, cons
                                                         plumb_error** error);
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
                                                                size_t size, plumb_error** error);
+/* Reads those weights of a file that the model has, and keeps the others, such as those of a new
+ * head. *left becomes the tensors that only one of them has, one per line: "missing: head.weight"
+ * is not in the file, "surplus: value.weight" not in the model.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists misshapen tensors; PLUMB_STATUS_FAILED_PRECONDITION
+ * without weights, and while the model has a trainer. The weights are unchanged. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_partial(plumb_model* model,
+                                                                const char* path, char** left,
+                                                                plumb_error** error);
 /* Maps the weights of a file, like plumb_model_load but without reading it: a page is read at its
  * first use and shared by all processes that map the file, until this process writes to it. Tensors
  * whose offset is not a multiple of 64 bytes are copied; plumb's files have none if every dimension
@@ -443,16 +451,25 @@ typedef struct plumb_tensor {
 
 /* Returns the number of parameters. */
 PLUMB_API int64_t plumb_model_tensor_count(const plumb_model* model);
+/* Returns the index of the parameter with a name, also for its gradients; -1: there is none. */
+PLUMB_API int64_t plumb_model_find_tensor(const plumb_model* model, const char* name);
 /* Returns the i-th parameter in *tensor, of which the first tensor->struct_size bytes are filled
  * in. Its data may be written while nothing else uses the model (see plumb_model_changed). The
  * pointers live as long as the model, but end when the weights get another layout: by
  * plumb_model_map and plumb_model_map_tensors, and by plumb_trainer_create with dtype BF16, after
  * such a trainer, or with mapped weights.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without weights, and for a
- * matrix that was trained in bf16. */
+ * matrix that was trained in bf16, which plumb_model_read_tensor returns. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, int64_t i,
                                                           plumb_tensor* tensor,
                                                           plumb_error** error);
+
+/* Copies the elements [begin, begin + count) of the i-th parameter to `to`, in f32. Includes
+ * matrices that were trained in bf16, of which all bits of f32 are stored.
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without weights. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_read_tensor(const plumb_model* model, int64_t i,
+                                                               int64_t begin, int64_t count,
+                                                               float* to, plumb_error** error);
 
 /* Makes sessions and evaluators use new weights. Call it after writing to tensors, before they run
  * again. */
@@ -952,8 +969,8 @@ PLUMB_API void plumb_session_free(plumb_session* session);
  * computed once if they are fed one after the other.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE if the sequence does not exist or would outgrow context_length;
  * PLUMB_STATUS_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary;
- * PLUMB_STATUS_FAILED_PRECONDITION if a norm needs statistics over tokens. Nothing is appended
- * then. */
+ * PLUMB_STATUS_FAILED_PRECONDITION if a norm needs statistics over tokens; PLUMB_STATUS_CANCELLED
+ * after plumb_session_cancel. Nothing is appended then. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
                                                           const int32_t* tokens, int64_t count,
                                                           plumb_error** error);
@@ -982,6 +999,11 @@ PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t seq
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* session,
                                                               int32_t sequence, int64_t length,
                                                               plumb_error** error);
+
+/* Makes the sequence `to` a copy of `from`: tokens, caches and logits, to continue both.
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_copy(plumb_session* session, int32_t from,
+                                                          int32_t to, plumb_error** error);
 
 /* Options of plumb_session_generate. NULL and the initializer sample from the model's distribution
  * until the context is full. */
@@ -1026,8 +1048,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_generate(plumb_session* ses
                                                               plumb_error** error);
 /* Returns the reason why the last plumb_session_generate ended, PLUMB_FINISH_STOP, ... */
 PLUMB_API int32_t plumb_session_finish_reason(const plumb_session* session);
-/* Ends plumb_session_generate before its next token; if it is not running, the next call ends at
- * once.
+/* Ends plumb_session_generate before its next token, and plumb_session_feed before its next 512
+ * tokens, of which none is appended then; if none of them is running, the next one ends at once.
  * Thread-safety: any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 

@@ -124,6 +124,12 @@ class Session {
     });
   }
 
+  // Makes the sequence `to` a copy of `from`.
+  Result<void> Copy(std::int32_t from, std::int32_t to) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_session_copy(handle_.get(), from, to, error); });
+  }
+
   // Draws tokens, passes each to token(std::int32_t), and appends all but the last. A Decoder
   // converts them to text.
   template <class Token>
@@ -158,7 +164,8 @@ class Session {
     if (!generated) return generated.error();
     return static_cast<FinishReason>(plumb_session_finish_reason(handle_.get()));
   }
-  // Ends Generate before its next token. Any thread, and signal handlers.
+  // Ends Generate before its next token, and Feed before its next 512 tokens. Any thread, and
+  // signal handlers.
   void Cancel() const noexcept { plumb_session_cancel(handle_.get()); }
 
   // Starts a new profile of the following passes, or ends it.

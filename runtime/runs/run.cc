@@ -49,13 +49,13 @@ absl::StatusOr<TrainRequest> ToRequest(const plumb_run_training& training) {
       capi::ToList<std::string>("settings", training.settings, training.settings_count));
   PLUMB_ASSIGN_OR_RETURN(Assignments settings, ParseSettings(words));
   TrainRequest request;
-  request.model_path = capi::GetText(training.model);
-  request.data_path = capi::GetText(training.data);
-  request.train_path = capi::GetText(training.recipe);
+  request.model_path = std::string(capi::GetText(training.model));
+  request.data_path = std::string(capi::GetText(training.data));
+  request.train_path = std::string(capi::GetText(training.recipe));
   request.model_overrides = std::move(settings.model);
   request.train_overrides = std::move(settings.train);
-  request.init = capi::GetText(training.init);
-  request.out = capi::GetText(training.out);
+  request.init = std::string(capi::GetText(training.init));
+  request.out = std::string(capi::GetText(training.out));
   request.resume = training.resume != 0;
   request.probe.every = training.probe_every;
   PLUMB_ASSIGN_OR_RETURN(request.probe.points,

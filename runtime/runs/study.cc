@@ -98,10 +98,10 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, host.CreateRuntime());
   StudyRequest request;
   PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy({study}, {}));
-  request.out = capi::GetText(options.out);
-  request.store = capi::GetText(options.store);
+  request.out = std::string(capi::GetText(options.out));
+  request.store = std::string(capi::GetText(options.store));
   request.overwrite = options.overwrite != 0;
-  request.command = capi::GetText(options.command);
+  request.command = std::string(capi::GetText(options.command));
   PLUMB_RETURN_IF_ERROR(RunStudy(request, timer, &host, runtime.get()).status());
   // Short runs may all have ended when on_progress is called for the first time.
   return host.IsInterrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();

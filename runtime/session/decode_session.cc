@@ -131,7 +131,7 @@ void DecodeSession::CopySequence(int64_t from, int64_t to) {
   std::copy_n(logits(from), vocabulary, logits_.as<float>() + to * vocabulary);
   for (auto& [name, cache] : caches_) {
     // A ring that is not full begins at its first row.
-    const int64_t rows = std::min(length(from), cache.rows);
+    const int64_t rows = std::min(written_[static_cast<size_t>(from)], cache.rows);
     const int64_t bytes = cache.rows == 0 ? cache.head_bytes : rows * cache.row_bytes;
     for (int64_t head = 0; head < cache.heads; ++head) {
       std::byte* const first = cache.memory + head * cache.head_bytes;
@@ -139,7 +139,15 @@ void DecodeSession::CopySequence(int64_t from, int64_t to) {
                   static_cast<size_t>(bytes));
     }
   }
-  written_[static_cast<size_t>(to)] = length(from);
+  written_[static_cast<size_t>(to)] = written_[static_cast<size_t>(from)];
+}
+
+void DecodeSession::Fork(int64_t from, int64_t to) {
+  if (from == to) return;
+  CopySequence(from, to);
+  fed_[static_cast<size_t>(to)] = fed_[static_cast<size_t>(from)];
+  Truncate(to, length(from));
+  if (prompt_of_ == to) ForgetPrompts();
 }
 
 absl::Status DecodeSession::Run(const Executable& executable) {
@@ -164,6 +172,7 @@ absl::Status DecodeSession::RunChunks(int64_t sequence, int64_t begin,
   int64_t& written = written_[static_cast<size_t>(sequence)];
   const int64_t end = begin + static_cast<int64_t>(tokens.size());
   for (int64_t at = begin; at < end;) {
+    if (cancel_ != nullptr && cancel_->exchange(false)) return absl::CancelledError("cancelled");
     const int64_t n = std::min(end - at, kMaxChunk);
     written = std::max(written, at + n);
     PLUMB_RETURN_IF_ERROR(RunChunk(

@@ -9,6 +9,7 @@
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,6 +56,13 @@ class DecodeSession {
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
   }
+
+  // Makes `to` a copy of the sequence `from`: tokens, caches and logits.
+  void Fork(int64_t from, int64_t to);
+
+  // Sets a flag that ends Feed and Append with kCancelled between chunks of a prompt, and is reset
+  // by that; nothing is appended then. It must outlive the session; null: none.
+  void SetCancel(std::atomic<bool>* cancel) { cancel_ = cancel; }
 
   // Fails with kOutOfRange if appending `tokens` tokens to the sequence would exceed the model's
   // context_length.
@@ -151,6 +159,7 @@ class DecodeSession {
   // Sequence whose tokens were fed last from its beginning, all at once; -1: none.
   int64_t prompt_of_ = -1;
   StepProfile* profile_ = nullptr;  // null: off
+  std::atomic<bool>* cancel_ = nullptr;
 };
 
 }  // namespace plumb

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/diagnostics.h"
@@ -59,9 +61,8 @@ absl::Status CheckTensors(const std::vector<TensorToRead>& tensors, absl::string
   return CheckTensorsFit(file, wanted, prefix);
 }
 
-absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
-                         const SafetensorsFile& file) {
-  PLUMB_RETURN_IF_ERROR(CheckTensors(tensors, prefix, file));
+// Copies tensors that were checked.
+absl::Status CopyTensors(const std::vector<TensorToRead>& tensors, const SafetensorsFile& file) {
   for (const TensorToRead& tensor : tensors) {
     if (tensor.to == nullptr) {
       ReadInBlocks(file.Find(tensor.name)->data, *tensor.store, tensor.entry);
@@ -72,6 +73,12 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
     PLUMB_RETURN_IF_ERROR(file.Read(tensor.name, F32(tensor.shape), tensor.to));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
+                         const SafetensorsFile& file) {
+  PLUMB_RETURN_IF_ERROR(CheckTensors(tensors, prefix, file));
+  return CopyTensors(tensors, file);
 }
 
 std::vector<TensorToRead> GetTensors(const ParameterLayout& layout, absl::string_view prefix,
@@ -415,6 +422,37 @@ std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) con
 
 absl::Status ParameterStore::Read(const SafetensorsFile& file, absl::string_view prefix) const {
   return ReadTensors(GetTensors(*this, prefix), prefix, file);
+}
+
+absl::StatusOr<std::vector<std::string>> ParameterStore::ReadKnown(const SafetensorsFile& file,
+                                                                   absl::string_view prefix) const {
+  std::vector<TensorToRead> known;
+  std::vector<std::string> left, errors;
+  absl::flat_hash_set<std::string> names;
+  for (TensorToRead& tensor : GetTensors(*this, prefix)) {
+    names.insert(tensor.name);
+    const TensorEntry* const found = file.Find(tensor.name);
+    if (found == nullptr) {
+      left.push_back(absl::StrCat("missing: ", tensor.name));
+      continue;
+    }
+    if (found->dtype != "F32" || found->shape != tensor.shape) {
+      errors.push_back(absl::StrCat("misshapen: ", tensor.name, " is ", found->dtype,
+                                    found->shape.ToString(), ", the model has F32",
+                                    tensor.shape.ToString()));
+    }
+    known.push_back(std::move(tensor));
+  }
+  if (!errors.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": does not fit the model:\n  ",
+                                                   ListDiagnostics(errors, "\n  ")));
+  }
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (!absl::StartsWith(tensor.name, prefix) || names.count(tensor.name) > 0) continue;
+    left.push_back(absl::StrCat("surplus: ", tensor.name));
+  }
+  PLUMB_RETURN_IF_ERROR(CopyTensors(known, file));
+  return left;
 }
 
 absl::Status ParameterStore::Check(const SafetensorsFile& file, absl::string_view prefix) const {

@@ -155,6 +155,11 @@ class ParameterStore {
   std::vector<TensorToWrite> Tensors(absl::string_view prefix = "") const;
   // Copies all of them from a file. Errors: as ParameterLayout::Read.
   absl::Status Read(const SafetensorsFile& file, absl::string_view prefix = "") const;
+  // Copies those of them that are in a file. Returns the others, and the file's other tensors whose
+  // names begin with `prefix`: "missing: NAME", "surplus: NAME". Errors: kInvalidArgument for
+  // misshapen tensors; nothing is copied then.
+  absl::StatusOr<std::vector<std::string>> ReadKnown(const SafetensorsFile& file,
+                                                     absl::string_view prefix) const;
   // Returns the error that Read would return.
   absl::Status Check(const SafetensorsFile& file, absl::string_view prefix) const;
 

@@ -309,6 +309,44 @@ TEST_F(GeneratingTest, NullIsTheInitializerAndTemperatureZeroTakesTheLikeliest) 
   }
 }
 
+TEST_F(GeneratingTest, ACopyContinuesLikeItsSequence) {
+  plumb_session_options options = PLUMB_SESSION_OPTIONS_INIT;
+  options.sequences = 2;
+  SessionHandle session;
+  EXPECT_PLUMB_OK(plumb_session_create(model_.get, &options, &session.get, err));
+  const int32_t tokens[] = {1, 4, 2, 0, 3};
+  EXPECT_PLUMB_OK(plumb_session_copy(session.get, 0, 1, err));
+  EXPECT_EQ(plumb_session_logits(session.get, 1), nullptr);
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, tokens, 5, err));
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 1, tokens + 3, 2, err));
+  EXPECT_PLUMB_OK(plumb_session_copy(session.get, 0, 1, err));
+  EXPECT_EQ(plumb_session_length(session.get, 1), 5);
+  EXPECT_EQ(Logits(session.get, 1, 5), Logits(session.get, 0, 5));
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, tokens, 2, err));
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 1, tokens, 2, err));
+  EXPECT_EQ(Logits(session.get, 1, 5), Logits(session.get, 0, 5));
+  // A copy of a shortened sequence has no logits until it is fed.
+  EXPECT_PLUMB_OK(plumb_session_truncate(session.get, 0, 3, err));
+  EXPECT_PLUMB_OK(plumb_session_copy(session.get, 0, 1, err));
+  EXPECT_EQ(plumb_session_logits(session.get, 1), nullptr);
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, tokens + 3, 2, err));
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 1, tokens + 3, 2, err));
+  EXPECT_EQ(Logits(session.get, 1, 5), Logits(session.get, 0, 5));
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_copy, session.get, 0, 2);
+}
+
+TEST_F(GeneratingTest, FeedingIsCancelled) {
+  const int32_t tokens[] = {1, 4};
+  Begin({1});
+  const std::vector<float> before = Logits(session_.get, 0, 5);
+  plumb_session_cancel(session_.get);
+  EXPECT_EQ(plumb_session_feed(session_.get, 0, tokens, 2, nullptr), PLUMB_STATUS_CANCELLED);
+  EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
+  EXPECT_EQ(Logits(session_.get, 0, 5), before);
+  EXPECT_PLUMB_OK(plumb_session_feed(session_.get, 0, tokens, 2, err));
+  EXPECT_EQ(plumb_session_length(session_.get, 0), 3);
+}
+
 // Each number of elements is set to a host's -1 or to the result of an overflow.
 TEST_F(GeneratingTest, RefusesAbsurdCounts) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -335,7 +373,7 @@ TEST_F(GeneratingTest, RefusesAbsurdCounts) {
   double loss = 0;
   // The counts are the largest ones, and those whose sizes in bytes overflow by one or wrap to a
   // few.
-  for (const int64_t n : {int64_t{-1}, kMax, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
+  for (const int64_t n : {int64_t{-1}, kMax, kMax / 2 + 2, kMax / 4 + 2}) {
     SCOPED_TRACE(n);
     const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
         [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, ids.get(), n, e); },

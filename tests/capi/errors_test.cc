@@ -214,6 +214,41 @@ TEST_F(CapiTest, LoadsWeightsFromMemory) {
   EXPECT_EQ(Weights(other.get), Weights(model.get));
 }
 
+TEST_F(CapiTest, LoadsTheWeightsThatFit) {
+  const ScratchDir dir;
+  const ModelHandle two = CreateWithWeights(11);
+  EXPECT_PLUMB_OK(plumb_model_save(two.get, dir.File("two").c_str(), err));
+  TinyModel deeper;
+  deeper.n_layer = 3;
+  const ModelHandle three = Create(deeper.Text());
+  char* none = nullptr;
+  Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load_partial, three.get,
+        dir.File("two").c_str(), &none);
+  EXPECT_PLUMB_OK(plumb_model_init(three.get, 12, err));
+  EXPECT_PLUMB_OK(plumb_model_save(three.get, dir.File("three").c_str(), err));
+  const std::string left = GetText(plumb_model_load_partial, three.get, dir.File("two").c_str());
+  EXPECT_THAT(left, testing::StartsWith("missing: layers.2."));
+  EXPECT_THAT(left, testing::Not(HasSubstr("layers.1.")));
+  EXPECT_THAT(left, testing::Not(HasSubstr("surplus")));
+  auto given = MakeStruct<plumb_tensor>(), read = MakeStruct<plumb_tensor>();
+  EXPECT_PLUMB_OK(plumb_model_tensor(
+      two.get, plumb_model_find_tensor(two.get, "layers.1.mlp.up.weight"), &given, err));
+  EXPECT_PLUMB_OK(plumb_model_tensor(
+      three.get, plumb_model_find_tensor(three.get, "layers.1.mlp.up.weight"), &read, err));
+  EXPECT_EQ(std::memcmp(given.data, read.data, sizeof(float)), 0);
+  EXPECT_THAT(GetText(plumb_model_load_partial, two.get, dir.File("three").c_str()),
+              testing::StartsWith("surplus: layers.2."));
+  TinyModel wider;
+  wider.vocab_size = 6;
+  const ModelHandle other = Create(wider.Text());
+  EXPECT_PLUMB_OK(plumb_model_init(other.get, 1, err));
+  const std::vector<float> before = Weights(other.get);
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load_partial, other.get,
+                    dir.File("two").c_str(), &none),
+              HasSubstr("misshapen: "));
+  EXPECT_EQ(Weights(other.get), before);
+}
+
 TEST_F(CapiTest, RefusesAbsurdSizes) {
   const size_t minus_one = static_cast<size_t>(-1);
   const ModelHandle model = CreateWithWeights();

@@ -165,6 +165,20 @@ TEST(HppTest, TrainsAndSamplesByCallbacks) {
   EXPECT_THAT(counted, ElementsAreArray({3, 4}));
 }
 
+TEST(HppTest, SequencesAreCopiedAndTensorsFound) {
+  plumb::Model model = MakeModel();
+  plumb::Session session = plumb::Session::Create(model, {2}).value();
+  session.Feed(0, {1, 2}).value();
+  session.Copy(0, 1).value();
+  EXPECT_EQ(session.Length(1), 2);
+  const std::size_t head = model.FindTensor("head.weight").value();
+  std::vector<float> values(model.Tensor(head).value().data.size());
+  model.ReadTensor(head, 0, values).value();
+  EXPECT_EQ(values[0], model.Tensor(head).value().data[0]);
+  EXPECT_FALSE(model.FindTensor("head").has_value());
+  EXPECT_EQ(model.LoadPartial("nowhere").error().code(), Code::kNotFound);
+}
+
 TEST(HppTest, OptionsReachTheSampler) {
   plumb::Model model = MakeModel();
   plumb::Session session = plumb::Session::Create(model, {1, plumb::Weights::kInt8}).value();

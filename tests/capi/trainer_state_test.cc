@@ -297,6 +297,31 @@ TEST_F(TrainerStateTest, CopiesStateTensorByTensor) {
   }
 }
 
+TEST_F(TrainerStateTest, WeightsTrainedInBf16AreReadAsFloats) {
+  const ModelHandle model = Create(WideModel());
+  std::vector<float> before, after;
+  const int64_t i = plumb_model_find_tensor(model.get, "head.weight");
+  ASSERT_GE(i, 0);
+  EXPECT_EQ(plumb_model_find_tensor(model.get, "head"), -1);
+  {
+    const TrainerHandle trainer = Train(model.get, absl::StrCat(kThreeSteps, " dtype: BF16"));
+    Step(trainer.get, {});
+    auto tensor = MakeStruct<plumb_tensor>();
+    EXPECT_PLUMB_OK(plumb_trainer_state(trainer.get, PLUMB_STATE_MODEL, i, &tensor, err));
+    EXPECT_STREQ(tensor.name, "head.weight");
+    before.resize(static_cast<size_t>(CountElements(tensor)));
+    EXPECT_PLUMB_OK(plumb_trainer_read_state(trainer.get, PLUMB_STATE_MODEL, i, 0,
+                                             CountElements(tensor), before.data(), err));
+  }
+  after.resize(before.size());
+  const auto n = static_cast<int64_t>(before.size());
+  EXPECT_PLUMB_OK(plumb_model_read_tensor(model.get, i, 0, 3, after.data(), err));
+  EXPECT_PLUMB_OK(plumb_model_read_tensor(model.get, i, 3, n - 3, after.data() + 3, err));
+  EXPECT_EQ(after, before);
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_model_read_tensor, model.get, i, 1, n, after.data());
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_model_read_tensor, model.get, -1, 0, 1, after.data());
+}
+
 TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);

@@ -39,13 +39,13 @@ field() { dpkg-deb --field "$(deb "$1")" "$2"; }
 has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -E "^\./usr/$2\$" > /dev/null || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
 soversion=0.3 library=libplumb0.3  # those of the SONAME
-names=($library libplumb-dev plumb-norms plumb)
+names=("$library" libplumb-dev plumb-norms plumb)
 [ -z "$(deb plumb-mpi)" ] || names+=(plumb-mpi)  # built only with an installed MPI
 [ -n "$(deb plumb-mpi)" ] || ! grep -q '^PLUMB_MPI:.*=ON' "$build/CMakeCache.txt" || fail "no plumb-mpi"
 [ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = ${#names[@]} ] || fail "packages: $(ls "$packages")"
 
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
-has $library "$libdir/libplumb.so.$soversion"
+has "$library" "$libdir/libplumb.so.$soversion"
 for file in "include/plumb.h" "include/plumb/types.h" "include/plumb/norm_plugin.h" "include/plumb/ext/residual.h" "include/plumb/norm_rows.h" share/plumb/schemas/model.schema.json "$libdir/libplumb.so" "$libdir/libplumb.a" "$libdir/pkgconfig/plumb.pc" \
   "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake" share/plumb/python/plumb_runtime/__init__.py; do
   has libplumb-dev "$file"
@@ -69,7 +69,7 @@ twice=$(for file in "$packages"/*.deb; do dpkg-deb --contents "$file" | awk '$1 
 [ -z "$twice" ] || fail "in two packages: $twice"
 
 # Debug symbols, if there are any, must match the files in the packages.
-for package in $library plumb; do
+for package in "$library" plumb; do
   [ -n "$(deb $package-dbgsym)" ] || continue
   dpkg-deb --raw-extract "$(deb $package-dbgsym)" "$work/$package-dbgsym"
   binary=$(find "$work/$package" -path '*/bin/plumb' -o -type f -name 'libplumb.so.*')
@@ -80,21 +80,21 @@ for package in $library plumb; do
 done
 
 norms='^plumb-norms \(>= [0-9.]+\), plumb-norms \(<< [0-9.]+~\), '
-is $library Depends "${norms}libc6 \(>= .*, libstdc\+\+6"
+is "$library" Depends "${norms}libc6 \(>= .*, libstdc\+\+6"
 is plumb Depends "${norms}libc6 \(>= "
 [ ${#names[@]} = 4 ] || is plumb-mpi Depends '^plumb \(= .*mpi'
-for package in $library libplumb-dev plumb-norms plumb; do  # no other package depends on MPI
+for package in "$library" libplumb-dev plumb-norms plumb; do  # no other package depends on MPI
   [[ ! $(field $package Depends) =~ mpi ]] || fail "$package depends on MPI"
 done
-is libplumb-dev Depends "^$library \(= $(field $library Version)\)\$"
-is $library Section '^libs$'
-is $library Multi-Arch '^same$'
+is libplumb-dev Depends "^$library \(= $(field "$library" Version)\)\$"
+is "$library" Section '^libs$'
+is "$library" Multi-Arch '^same$'
 grep -qx 'activate-noawait ldconfig' "$work/$library/DEBIAN/triggers" || fail "$library: triggers"
 grep -qE "^libplumb $soversion $library \(>= " "$work/$library/DEBIAN/shlibs" || fail "$library: shlibs"
 # The list of symbols must be complete: -c4 fails if one is new or missing.
 mkdir -p "$work/source/debian" && cd "$work/source"
-printf 'Source: plumb\n\nPackage: %s\nArchitecture: any\n' $library > debian/control
-dpkg-gensymbols -c4 -p$library -v"$(field $library Version)" -P"$work/$library" -I"$work/$library/DEBIAN/symbols" \
+printf 'Source: plumb\n\nPackage: %s\nArchitecture: any\n' "$library" > debian/control
+dpkg-gensymbols -c4 -p"$library" -v"$(field "$library" Version)" -P"$work/$library" -I"$work/$library/DEBIAN/symbols" \
   -e"$(find "$work/$library" -type f -name 'libplumb.so.*')" -O"$work/symbols" > "$work/gensymbols" 2>&1 ||
   { cat "$work/gensymbols" >&2; fail "$library: symbols"; }
 

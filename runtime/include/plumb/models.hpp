@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,13 @@ class Model {
       return plumb_model_load_memory(handle_.get(), data, size, error);
     });
   }
+  // Reads those weights of a file that the model has. Returns the tensors that only one of them
+  // has, one per line: "missing: NAME", "surplus: NAME".
+  Result<std::string> LoadPartial(const std::string& path) {
+    return internal::Text([&](char** left, plumb_error** error) {
+      return plumb_model_load_partial(handle_.get(), path.c_str(), left, error);
+    });
+  }
   // Maps the weights: they stay in the file and are read on demand.
   Result<void> Map(const std::string& path) {
     return internal::Call(
@@ -149,6 +157,19 @@ class Model {
   // Returns the number of parameters.
   std::size_t TensorCount() const noexcept {
     return static_cast<std::size_t>(plumb_model_tensor_count(handle_.get()));
+  }
+  // Returns the index of a parameter, also for its gradients; nothing if there is none.
+  std::optional<std::size_t> FindTensor(const std::string& name) const noexcept {
+    const std::int64_t i = plumb_model_find_tensor(handle_.get(), name.c_str());
+    if (i < 0) return std::nullopt;
+    return static_cast<std::size_t>(i);
+  }
+  // Copies elements of the i-th parameter from `begin` on, also of one that was trained in bf16.
+  Result<void> ReadTensor(std::size_t i, std::int64_t begin, Span<float> to) const {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_model_read_tensor(handle_.get(), static_cast<std::int64_t>(i), begin,
+                                     internal::Count(to), to.data(), error);
+    });
   }
   // Returns a parameter, which may be written to while nothing else uses the model.
   Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }

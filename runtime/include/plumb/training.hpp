@@ -52,7 +52,7 @@ struct TrainerOptions {
   std::int64_t seq = 0;       // max tokens of a sequence; 0: the model's context_length
   bool draw_weights = false;  // from the recipe's seed, whatever weights the model has
   std::int64_t reserve = 0;   // bytes that must fit into memory next to the trainer
-  // Ranks that train together, as documented in plumb.h; must outlive the trainer.
+  // Ranks that train together (plumb.h); the object of its context outlives the trainer.
   const plumb_communicator* communicator = nullptr;
   std::int32_t ranks = 0;  // for Plan: number of ranks; 0: the communicator's, or 1
 };

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import operator
 import os
 import weakref
-from ctypes import byref, c_void_p
+from ctypes import byref, c_float, c_void_p
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypeVar, Union
 
 from . import _structs as structs
@@ -85,7 +86,6 @@ class Model(Object):
     """A model, with weights from a `seed`, from a safetensors file (`weights`, a path, or its content as bytes), or
     none yet. Methods that change weights need exclusive access; no session may run meanwhile."""
     _kind = "model"
-    _names: Optional[dict[str, int]] = None  # numbers of the parameters, from the first use of a name on
 
     def __init__(self, runtime: Runtime, spec: Spec, *, seed: Optional[int] = None,
                  weights: Union[Path, bytearray, None] = None) -> None:
@@ -185,6 +185,12 @@ class Model(Object):
             else:
                 call("model_load", handle, os.fsencode(weights))
 
+    def load_partial(self, path: Path) -> list[str]:
+        """Reads those weights of a safetensors file that the model has, and keeps the others. Returns the tensors that
+        only one of them has: "missing: head.weight", "surplus: value.weight"."""
+        with self._use() as handle:
+            return text("model_load_partial", handle, os.fsencode(path)).decode().splitlines()
+
     def map(self, path: Path) -> None:
         """Maps the weights: like load(path), but they stay in the file, which is read on demand and must not change."""
         with self._use() as handle:
@@ -216,13 +222,26 @@ class Model(Object):
         """Returns all parameters, by name."""
         return {tensor.name: tensor for tensor in map(self.tensor, range(len(self)))}
 
+    def _index(self, name: str) -> int:
+        i = int(function("model_find_tensor")(self._live(), c_string(name, "name")))
+        if i < 0:
+            names = ", ".join(tensor["name"] for tensor in self.describe()["tensors"])
+            raise KeyError(f"no tensor {name!r}; tensors() has {names}")
+        return i
+
+    def read_tensor(self, i: Union[str, SupportsIndex]) -> memoryview[float]:
+        """Returns a copy of the parameter with a name, or the i-th, as floats in its order, also of a matrix that was
+        trained in bf16."""
+        index = self._index(i) if isinstance(i, str) else operator.index(i)
+        count = math.prod(self.describe()["tensors"][index]["shape"])
+        copy = (c_float * count)()
+        call("model_read_tensor", self._live(), index, 0, count, copy)
+        return memoryview(copy).cast("B").cast("f")
+
     def _tensor(self, function: str, handle: Handle, i: Union[str, SupportsIndex]) -> Tensor:
         tensor = structs.Tensor()
         if isinstance(i, str):
-            self._names = self._names or {name: number for number, name in enumerate(self.tensors())}
-            if i not in self._names:
-                raise KeyError(f"no tensor {i!r}; tensors() has {', '.join(self._names)}")
-            i = self._names[i]
+            i = self._index(i)
         i = operator.index(i)
         if not 0 <= i < 2**63:
             raise IndexError(f"there is no tensor {i}")

@@ -72,6 +72,11 @@ class Session(Object):
         with self._use() as handle:
             call("session_truncate", handle, int32(sequence, "sequence"), integer(length, "length"))
 
+    def copy(self, source: int, to: int) -> None:
+        """Makes the sequence `to` a copy of `source`: its tokens, caches and logits, to continue both."""
+        with self._use() as handle:
+            call("session_copy", handle, int32(source, "source"), int32(to, "to"))
+
     def generate(self, sequence: int = 0, *, on_token: Optional[Callable[[int], object]] = None, max_tokens: int = 0,
                  temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
                  index: int = 0, drawn: int = 0, vocabulary: int = 0, end_tokens: Ids = ()) -> list[int]:
@@ -135,5 +140,5 @@ class Session(Object):
             return profile_rows("session", handle)
 
     def cancel(self) -> None:
-        """Ends generate() before its next token, with Cancelled. Any thread."""
+        """Ends generate() before its next token, and feed() before its next 512 tokens, with Cancelled. Any thread."""
         function("session_cancel")(self._live())
