@@ -153,7 +153,7 @@ def compare(args, name, dtype, peer):
     model, started = ALL[name], []
     options = {"threads": args.threads, **model["options"], **peer["changes"], "dtype": dtype}
     library = {"PYTHONPATH": os.path.join(HERE, "..", "runtime", "python"),
-               "PLUMB_LIBRARY": os.path.join(args.build, "lib", "libplumb.so.1")}
+               "PLUMB_LIBRARY": os.path.join(args.build, "lib", "libplumb.so")}
     with tempfile.TemporaryDirectory() as scratch:
         options["weights"] = os.path.join(scratch, "weights.safetensors")
         try:

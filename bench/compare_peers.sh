@@ -27,8 +27,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${BUILD:-$here/../build/release}
-if [ ! -e "$build/lib/libplumb.so.1" ]; then
-  echo "$build/lib/libplumb.so.1 is not there: build the target plumb_shared, or set BUILD" >&2
+if [ ! -e "$build/lib/libplumb.so" ]; then
+  echo "$build/lib/libplumb.so is not there: build the target plumb_shared, or set BUILD" >&2
   exit 2
 fi
 peers=$build/peers

@@ -102,7 +102,7 @@ record() {
 }
 
 if [ "$*" != record ]; then
-  stamp="$quick $(cd "$BUILD" && sha256sum bin/plumb bin/step_server lib/libplumb.so.1 && "$plumb" --version)"
+  stamp="$quick $(cd "$BUILD" && sha256sum bin/plumb bin/step_server lib/libplumb.so && "$plumb" --version)"
   if [ "$(cat "$out/stamp" 2> /dev/null)" != "$stamp" ]; then
     rm -rf "$out"/{training.json,studies.json,sampling,profile,placements.json,scaling,more_cores.json,gemm.txt,machine.json} "$out"/*.done
     printf '%s\n' "$stamp" > "$out/stamp"
