@@ -22,8 +22,7 @@ static plumb_error* error;
 static int32_t FillBatch(void* user, int64_t step, int32_t* inputs, int32_t* targets, int64_t n) {
   (void)user;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t row = i / kSeq;
-    const int64_t at = (step * 7 + row * 11) % (count - kSeq) + i % kSeq;
+    const int64_t at = (step * 7 + i / kSeq * 11) % (count - kSeq) + i % kSeq;
     inputs[i] = ids[at];
     targets[i] = ids[at + 1];
   }
