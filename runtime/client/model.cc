@@ -85,6 +85,13 @@ absl::StatusOr<ModelSource> ReadModelSource(const std::string& path, Overrides s
   return ModelSource{std::move(text), path, std::move(settings)};
 }
 
+absl::StatusOr<std::string> NameInText(const std::string& model_text) {
+  v1::Model fields;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
+  return fields.name();
+}
+
 absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings) {
   PLUMB_ASSIGN_OR_RETURN(const ModelSource source, ReadModelSource(path, std::move(settings)));
   return source.Parse();

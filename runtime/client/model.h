@@ -33,6 +33,8 @@ struct ModelSource {
   absl::StatusOr<api::Spec> Parse() const;
 };
 absl::StatusOr<ModelSource> ReadModelSource(const std::string& path, Overrides settings = {});
+// Returns the name in the text of a model; "" if it has none.
+absl::StatusOr<std::string> NameInText(const std::string& model_text);
 // Reads and parses the file.
 absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings = {});
 

@@ -17,10 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/client/model.h"
 #include "runtime/client/recipe.h"
 #include "runtime/study/results.h"
 #include "runtime/study/text_fields.h"
@@ -34,6 +34,7 @@ namespace {
 struct FoundRun {
   std::string directory;
   std::string model_text;   // model.pbtxt
+  std::string name;         // of the model
   std::string model_key;    // the same without sizes
   std::string size_text;    // the sizes
   std::string recipe_text;  // WithoutStorage of train.pbtxt
@@ -62,6 +63,7 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
   FoundRun run;
   run.directory = directory;
   PLUMB_ASSIGN_OR_RETURN(run.model_text, ReadFile(RunModelPath(directory), kMaxTextBytes));
+  PLUMB_ASSIGN_OR_RETURN(run.name, NameInText(run.model_text));
   std::tie(run.model_key, run.size_text) = SplitLines(
       run.model_text, [](const std::string& field) { return IsSetting("model." + field); });
   PLUMB_ASSIGN_OR_RETURN(const std::string recipe,
@@ -90,15 +92,6 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
   return run;
 }
 
-// Returns the value of a text field without braces, 'name: "pre"'; "" if the text has none.
-std::string TextField(const std::string& text, absl::string_view field) {
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (!absl::ConsumePrefix(&line, field) || !absl::ConsumePrefix(&line, ": \"")) continue;
-    return std::string(line.substr(0, line.size() - 1));
-  }
-  return "";
-}
-
 // Returns the values of the study's grid that make the model of one of its runs; none if the study
 // does not list them. `spec` is the model.
 absl::StatusOr<Overrides> ModelValues(const v1::Study& study, api::Spec spec) {
@@ -124,7 +117,7 @@ absl::StatusOr<Overrides> ModelValues(const v1::Study& study, api::Spec spec) {
 // its grid. The first model is the baseline.
 absl::Status SortByModels(const v1::Study& study, std::vector<FoundRun>* runs) {
   std::set<std::string> names;
-  for (const FoundRun& run : *runs) names.insert(TextField(run.model_text, "name"));
+  for (const FoundRun& run : *runs) names.insert(run.name);
   // Models have the names of their files, or, if a file says so, others.
   std::vector<std::string> stems;
   for (const std::string& file : study.model()) {
@@ -144,8 +137,7 @@ absl::Status SortByModels(const v1::Study& study, std::vector<FoundRun>* runs) {
     const auto index_of = [](const std::vector<std::string>& all, const std::string& one) {
       return static_cast<size_t>(std::find(all.begin(), all.end(), one) - all.begin());
     };
-    const std::string name = TextField(run.model_text, "name");
-    const size_t file = index_of(stems, name);
+    const size_t file = index_of(stems, run.name);
     std::vector<size_t> place = {file < stems.size() ? file : index_of(stems, "")};
     for (const auto& [field, value] : run.model_values) {
       for (const v1::Grid& axis : study.grid()) {

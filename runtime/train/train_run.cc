@@ -7,9 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
-#include "runtime/schema/reader.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/data_passes.h"
 #include "runtime/train/run_plugins.h"
@@ -25,14 +23,6 @@ std::string WithTraining(const std::string& state, const Recipe& recipe) {
   Json json = Json::parse(state);
   json["train"] = recipe.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// Returns the name in the self-contained text of a model.
-absl::StatusOr<std::string> GetName(const std::string& model_text) {
-  v1::Model fields;
-  textproto::Locations locations;
-  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
-  return fields.name();
 }
 
 // Interval, in seconds, at which a run checks that its directory still exists.
@@ -282,7 +272,7 @@ absl::Status TrainRunState::Open(const TrainRequest& request) {
         absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
   }
   const api::ModelInfo of_model = model->Info();
-  PLUMB_ASSIGN_OR_RETURN(info.model_name, GetName(model_text));
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameInText(model_text));
   info.data = data->Description();
   info.data_advice = FormatAdvice(*data, recipe);
   info.parameters = of_model.parameters;

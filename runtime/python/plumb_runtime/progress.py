@@ -38,7 +38,7 @@ LOG_SECONDS = 30.0  # time between the lines in a log
 class Line:
     """A line of text that is written again in place of the last one: on a terminal, or in a notebook as one output that
     is updated. Elsewhere, as in a log, a new line is written after every LOG_SECONDS. `shows`: True to write it
-    as on a terminal everywhere, False for nowhere. The line is renewed after at least `seconds`."""
+    as on a terminal everywhere, False to write nothing. The line is renewed after at least `seconds`."""
 
     def __init__(self, shows: Optional[bool] = None, stream: Optional[TextIO] = None, seconds: float = 0.2) -> None:
         self._stream = stream if stream is not None else sys.stderr
