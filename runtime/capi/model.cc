@@ -428,7 +428,8 @@ plumb_status plumb_model_read_tensor(const plumb_model* model, int64_t i, int64_
     PLUMB_RETURN_IF_ERROR(state.RequireWeights());
     const auto* const entry = plumb::capi::FindEntry(state.parameters->layout().entries, i);
     const int64_t elements = entry == nullptr ? 0 : entry->end - entry->begin;
-    if (begin < 0 || count < 0 || begin > elements || count > elements - begin) {
+    if (entry == nullptr || begin < 0 || count < 0 || begin > elements ||
+        count > elements - begin) {
       return absl::OutOfRangeError(
           absl::StrCat("tensor ", i, " has ", elements, " elements, not ", count, " from ", begin));
     }

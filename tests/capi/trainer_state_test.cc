@@ -320,6 +320,7 @@ TEST_F(TrainerStateTest, WeightsTrainedInBf16AreReadAsFloats) {
   EXPECT_EQ(after, before);
   Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_model_read_tensor, model.get, i, 1, n, after.data());
   Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_model_read_tensor, model.get, -1, 0, 1, after.data());
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_model_read_tensor, model.get, 1 << 20, 0, 0, after.data());
 }
 
 TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {

@@ -79,7 +79,7 @@ for package in "$library" plumb; do
   if readelf -S "$binary" | grep -qE '\.debug_|\.symtab'; then fail "$package: $binary is not stripped"; fi
 done
 
-norms='^plumb-norms \(>= [0-9.]+\), plumb-norms \(<< [0-9.]+~\), '
+norms='^plumb-norms \(>= [0-9.]+\), plumb-norms \(<< [0-9.]+~\), .*'
 is "$library" Depends "${norms}libc6 \(>= .*, libstdc\+\+6"
 is plumb Depends "${norms}libc6 \(>= "
 [ ${#names[@]} = 4 ] || is plumb-mpi Depends '^plumb \(= .*mpi'
