@@ -181,6 +181,10 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
     }
     if (!related.empty()) hint = absl::StrCat("; names with it: ", absl::StrJoin(related, ", "));
   }
+  const std::string file = absl::StrCat(name, ".pbtxt");
+  if (IsPlainName(name) && FileExists(ImportPath(at.file, file))) {
+    hint = absl::StrCat("; if it is that of the file beside, add import: \"", file, "\"");
+  }
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", hint,
                        "\n  plumb help placements lists the ", known.size(), " that are known",

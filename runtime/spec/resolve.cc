@@ -62,6 +62,7 @@ class Resolver {
 
   absl::StatusOr<ResolvedModel> Run() {
     model_.name = Name();
+    PLUMB_RETURN_IF_ERROR(CheckIsModel());
     PLUMB_RETURN_IF_ERROR(names_.AddModel(*proto_));
     PLUMB_RETURN_IF_ERROR(ResolveDims());
     PLUMB_RETURN_IF_ERROR(ResolveEmbedding());
@@ -110,6 +111,20 @@ class Resolver {
       Complain(field, absl::StrCat(field, ": ", value, " is not in 1..", kMaxDim));
     }
     return std::max<int64_t>(value, 1);  // keeps later checks meaningful
+  }
+
+  // Fails for a file of placements, of which a list of the fields that a model lacks would say
+  // little.
+  absl::Status CheckIsModel() const {
+    if (message_.placement_size() == 0 || message_.n_layer() != 0 || message_.layers_size() != 0 ||
+        message_.has_block()) {
+      return absl::OkStatus();
+    }
+    const std::string& name = message_.placement(0).name();
+    return ErrorAt({at_.file(), 0, 0},
+                   absl::StrCat("describes the placement \"", name, "\" and no model; ",
+                                "a model uses it with import: \"FILE\" and block { placement: \"",
+                                name, "\" }"));
   }
 
   absl::Status ResolveDims() {

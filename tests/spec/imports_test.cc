@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of names from other files: imports, shipped placements, extends, and models that need no
 // files.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -54,6 +55,22 @@ TEST_F(ImportsTest, AreRelativeToTheFileThatImports) {
   const std::string import = "import: \"rules/all.pbtxt\"\n";
   EXPECT_EQ(Body(absl::StrCat(import, "block { placement: \"one\" }")), "each x = x + 1 * f(x); ");
   EXPECT_EQ(Body(absl::StrCat(import, "block { placement: \"two\" }")), "each x = x + 2 * f(x); ");
+}
+
+TEST_F(ImportsTest, AreSuggestedForAPlacementInAFileBeside) {
+  directory_.Write("mine.pbtxt", Factor("mine", 1));
+  EXPECT_THAT(
+      Error("block { placement: \"mine\" }"),
+      ::testing::HasSubstr("unknown placement \"mine\"; if it is that of the file beside, add "
+                           "import: \"mine.pbtxt\"\n"));
+}
+
+TEST_F(ImportsTest, AFileOfPlacementsIsNoModel) {
+  const std::string path = directory_.Write("mine.pbtxt", Factor("mine", 1));
+  const absl::StatusOr<ResolvedModel> model = ResolveText(ReadFile(path).value(), &plugins_, path);
+  EXPECT_EQ(directory_.Hide(std::string(model.status().message())),
+            "mine.pbtxt: describes the placement \"mine\" and no model; a model uses it with "
+            "import: \"FILE\" and block { placement: \"mine\" }");
 }
 
 TEST_F(ImportsTest, MayBeAbsolute) {
