@@ -135,12 +135,16 @@ class Rung:
         shutil.rmtree(study)
         return seconds / 60 * (5 * self.seeds["choosing"] + self.seeds["judged"]) * len(self.placements)
 
+    def directory(self):
+        """Returns the directory of the study, which is there while the study is unfinished."""
+        arguments = self.arguments(self.placements, **self.seeds)
+        return os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
+
     def study(self):
         """Trains what the store does not have. Returns the runs, the report, and the seconds that the runs took when trained."""
-        arguments = self.arguments(self.placements, **self.seeds)
-        study = os.path.join(self.work, hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:16])
-        choosing = self.seeds["choosing"]
-        self.ladder.plumb(*arguments, "--store", self.ladder.store, "--overwrite", "--out", study)
+        study, choosing = self.directory(), self.seeds["choosing"]
+        self.ladder.plumb(*self.arguments(self.placements, **self.seeds), "--store", self.ladder.store, "--overwrite",
+                          "--out", study)
         with open(os.path.join(study, "runs.csv"), encoding="utf-8", newline="") as file:
             runs = [dict(run, placement=run["model"], part="choosing" if int(run["seed"]) <= choosing else "judged",
                          protocol=self.ladder.hash, rate=float(run["train.learning_rate"]), data=self.data_hash)
@@ -164,7 +168,11 @@ class Rung:
 
     def run(self):
         done = self.ladder.facts(self.rung["name"])
-        cost = "" if done else f", about {self.estimate():.1f} minutes if no run is stored"
+        cost = ""
+        if os.path.exists(self.directory()):
+            cost = ", continued"
+        elif not done:
+            cost = f", about {self.estimate():.1f} minutes if no run is stored"
         print(f"{self.rung['name']}: {len(self.placements)} placements, {self.rung['steps']} steps{cost}", flush=True)
         if done and set(self.placements) <= {self.placements[0], *done["paired"], *done["same_model"]}:
             print(f"{self.rung['name']}: has its results", flush=True)
