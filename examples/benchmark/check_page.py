@@ -278,11 +278,11 @@ def compute(folder):
     rows = [make_row(protocol, done, name) for name in sorted(set().union(*(rung.cells for rung in done)))]
     rows.sort(key=lambda row: (-row.get("better", 0), row.get("worse", 0), math.inf if row.get("best") is None else row["best"]))
     by_name = {rung.name: {"compared": len(rung.names), "runs": len(rung.runs), "judged": len(rung.seeds),
-                           "minutes": rung.facts["processor_seconds"] / 60} for rung in done}
-    parts = ("version", "families", "classes", "rates", "seeds", "picked", "bootstrap")
+                           "minutes": rung.facts["processor_seconds"] / 60, "protocol": rung.facts["version"],
+                           "plumb": rung.facts["plumb"]} for rung in done}
+    parts = ("version", "earlier", "families", "classes", "rates", "seeds", "picked", "bootstrap")
     return {
         "protocol": {**{key: protocol[key] for key in parts}, "hash": "quick-" + digest if stated.startswith("quick-") else digest},
-        "plumb": done[0].facts["plumb"],
         "rungs": [{**protocol["defaults"], **rung, **by_name.get(rung["name"], {})} for rung in protocol["rungs"]],
         "answer": make_answer(protocol, rows, done, pairs), "correlations": pairs, "external": make_external(protocol, done),
         "placements": rows}

@@ -248,10 +248,11 @@ class Ladder:
         return path
 
     def facts(self, name):
-        """Returns what RESULTS/NAME.json has, or None if this protocol has not written it."""
+        """Returns what RESULTS/NAME.json has, or None if it is of another protocol."""
         path = os.path.join(self.results, name + ".json")
         found = json.loads(read(path)) if os.path.exists(path) else {}
-        return found if found.get("protocol") == self.hash else None
+        accepted = ladder_results.accepted_hashes(self.protocol, self.hash, name)
+        return found if found.get("protocol") in accepted else None
 
     def picked(self, rung):
         """Returns the placements that the rule picks. Placements that are added later do not change them."""
@@ -273,8 +274,8 @@ class Ladder:
 
     def run(self, only, estimate):
         total = 0.0
-        for rung in self.protocol["rungs"]:
-            rung = {**self.protocol["defaults"], **rung}
+        rungs = [{**self.protocol["defaults"], **rung} for rung in self.protocol["rungs"]]
+        for rung in sorted(rungs, key=lambda rung: rung["placements"] == "picked"):  # The others choose its placements.
             if only and rung["name"] not in only:
                 continue
             if self.data(rung["task"]) is None:

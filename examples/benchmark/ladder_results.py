@@ -264,6 +264,11 @@ def correlation(a, b):
     return {"placements": len(names), "rho": found[0], "low": low, "high": high}
 
 
+def accepted_hashes(protocol, own, rung):
+    """Returns the hashes of the protocols whose results of a rung are valid: `own`, and earlier versions with the same rung."""
+    return {own, *(earlier["sha256"] for earlier in protocol["earlier"] if rung in earlier["rungs"])}
+
+
 def pick(protocol, results, texts):
     """Returns the placements for dear rungs by the protocol's rule. Fails if a rung with all placements has no results."""
     rule = protocol["picked"]

@@ -76,7 +76,7 @@ class Rung:
     def summary(self):
         judged = max(len(runs) for runs in self.judged.values())
         return {"compared": len(self.judged), "runs": self.facts["runs"], "judged": judged,
-                "minutes": self.facts["processor_seconds"] / 60}
+                "minutes": self.facts["processor_seconds"] / 60, "protocol": self.facts["version"], "plumb": self.facts["plumb"]}
 
 
 def resolved(cells, name):
@@ -154,23 +154,21 @@ def answer(protocol, rungs, rows, pairs):
 
 
 def load(protocol, results):
-    """Returns the rungs that have results. Fails if plumb's report has other numbers, or the rungs are not of one protocol."""
+    """Returns the rungs that have results, and the hash of the protocol. Fails if plumb's report has other numbers, or results are of another protocol."""
     rungs = [Rung(protocol, rung, results) for rung in protocol["rungs"]
              if os.path.exists(os.path.join(results, rung["name"] + ".csv.gz"))]
     if not rungs:
         sys.exit(f"{results} has no results")
     wrong = [f"{rung.name}: {line}" for rung in rungs
              for line in results_of.disagreements(rung.differences, rung.facts["paired"])]
-    for key in ("protocol", "plumb"):
-        if len({str(rung.facts[key]) for rung in rungs}) > 1:
-            wrong.append(f"{key} is not the same in all rungs")
     with open(os.path.join(HERE, "protocol.json"), "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()[:16]
-    if rungs[0].facts["protocol"] not in (digest, "quick-" + digest):
-        wrong.append(f"the results are of protocol {rungs[0].facts['protocol']}, and protocol.json is {digest}")
+    own = "quick-" + digest if rungs[0].facts["protocol"].startswith("quick-") else digest
+    wrong += [f"{rung.name}: the results are of protocol {rung.facts['protocol']}, and protocol.json is {own}" for rung in rungs
+              if rung.facts["protocol"] not in results_of.accepted_hashes(protocol, own, rung.name)]
     if wrong:
         sys.exit("\n".join(wrong))
-    return rungs
+    return rungs, own
 
 
 def shortened(value):
@@ -182,7 +180,7 @@ def shortened(value):
     return [shortened(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def numbers(protocol, rungs):
+def numbers(protocol, rungs, digest):
     """Returns the JSON of the page without the texts of placements."""
     done = {rung.name: rung for rung in rungs}
     names = sorted({name for rung in rungs for name in rung.cells})
@@ -191,9 +189,8 @@ def numbers(protocol, rungs):
     pairs = correlations(rungs)
     described = [{**protocol["defaults"], **rung} for rung in protocol["rungs"]]
     return shortened({
-        "protocol": {**{key: protocol[key] for key in ("version", "families", "classes", "rates", "seeds", "picked", "bootstrap")},
-                     "hash": rungs[0].facts["protocol"]},
-        "plumb": rungs[0].facts["plumb"],
+        "protocol": {**{key: protocol[key] for key in ("version", "earlier", "families", "classes", "rates", "seeds", "picked", "bootstrap")},
+                     "hash": digest},
         "rungs": [{**rung, **(done[rung["name"]].summary() if rung["name"] in done else {})} for rung in described],
         "answer": answer(protocol, rungs, rows, pairs), "correlations": pairs, "external": externals(protocol, rungs),
         "placements": rows})
@@ -206,7 +203,7 @@ def main():
     parser.add_argument("--placement", action="append", default=[], metavar="FILE", help="a placement that ladder.py was given")
     options = parser.parse_args()
     protocol = json.loads(read(os.path.join(HERE, "protocol.json")))
-    page = numbers(protocol, load(protocol, options.results))
+    page = numbers(protocol, *load(protocol, options.results))
     paths = sorted(glob.glob(os.path.join(ROOT, "plugins", "placements", "*.pbtxt"))) + options.placement
     files = dict(map(read_placement, paths))
     for row in page["placements"]:

@@ -411,11 +411,13 @@ function rungDetails(rung) {
 }
 
 function drawTables() {
-  const { protocol, plumb } = ladder;
+  const { protocol } = ladder;
   byId("tables").append(...ladder.rungs.map(rungDetails));
-  byId("cost").append(table(["rung", "models", "runs", "minutes of a processor"],
-    done.map((rung) => [rung.name, rung.compared, whole(rung.runs), fixed(rung.minutes, 1)])));
-  byId("version").append(`Protocol: version ${protocol.version}, SHA-256 begins with ${protocol.hash}. ${plumb.join("; ")}. `,
+  byId("cost").append(table(["rung", "models", "runs", "minutes of a processor", "protocol", "plumb"],
+    done.map((rung) => [rung.name, rung.compared, whole(rung.runs), fixed(rung.minutes, 1), rung.protocol,
+      { text: rung.plumb.join("; "), class: "text" }])));
+  byId("version").append(`Protocol: version ${protocol.version}, SHA-256 begins with ${protocol.hash}. `,
+    ...protocol.earlier.map((earlier) => `Version ${earlier.version} differed in some rungs: ${earlier.changed} `),
     `${protocol.rates.rule} ${protocol.families.rule}`);
 }
 
