@@ -259,7 +259,7 @@ def decoding(results):
 
 
 def others(results):
-    """Returns the table of docs/comparison.md with programs other than PyTorch."""
+    """Returns the table of docs/performance/results.md with programs other than PyTorch."""
     rows = []
     for entry in results["processors"].values():
         for r in entry.get("others", {}).get("rows", []):

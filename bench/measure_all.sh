@@ -98,7 +98,7 @@ record() {
   "$python" -B "$here/record_results.py" record "$out" "$results" --processor "${PROCESSOR:-}"
   [ -z "${RESULTS:-}" ] || return 0
   "$python" -B "$here/fill_page.py" "$results" "$root/README.md" \
-    "$root/docs/performance/results.md" "$root/docs/comparison.md"
+    "$root/docs/performance/results.md"
 }
 
 if [ "$*" != record ]; then

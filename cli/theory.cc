@@ -147,7 +147,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
       "by\n"
       "the stream before the sublayer over that by the stream after it (geometric mean over "
       "seeds;\n"
-      "gains of successive sublayers multiply). plumb docs theory has the equations.\n\n"
+      "gains of successive sublayers multiply). plumb docs papers has the equations.\n\n"
       "Example:\n"
       "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64");
   RunWhenSelected(app, options, Theory, invocation);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions of theory for a model at initialization, and whether they apply to it: decided from
 // the model's equations, Jacobians and norms (DescribeModel), never from the name of a placement.
-// docs/theory.md derives the predictions. Pure.
+// docs/papers.md derives the predictions. Pure.
 #ifndef PLUMB_CLI_THEORY_PREDICT_H_
 #define PLUMB_CLI_THEORY_PREDICT_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunProbes: figures of each layer at the probed steps of a run, from probes.jsonl
-// (docs/probes.md). A value.
+// (docs/report.md). A value.
 #ifndef PLUMB_RUNTIME_STUDY_RUN_PROBES_H_
 #define PLUMB_RUNTIME_STUDY_RUN_PROBES_H_
 
@@ -24,7 +24,7 @@ struct ProbeSeries {
 struct RunProbes {
   std::vector<int64_t> steps;
   std::vector<std::string> layers;  // "layers.0"
-  std::vector<ProbeSeries> series;  // in the order of docs/probes.md; each has a figure
+  std::vector<ProbeSeries> series;  // in the order of docs/report.md; each has a figure
 
   const ProbeSeries* Find(absl::string_view name) const;  // null if there is none
 };

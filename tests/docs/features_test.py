@@ -3,7 +3,7 @@
 """Holds what the pages say that plumb has and lacks against the schema, the command line and the tree.
 
     features_test.py PLUMB SOURCE_DIRECTORY            fails where a page or the program differs from docs/features.json
-    features_test.py --update PLUMB SOURCE_DIRECTORY   writes the table of docs/comparison.md and the list of docs/faq.md
+    features_test.py --update PLUMB SOURCE_DIRECTORY   writes the table and the list of docs/faq.md
 
 An entry of docs/features.json has a row or a text, and facts under "has" and "lacks":
 
@@ -109,7 +109,7 @@ def main():
     with open(os.path.join(source, "docs/features.json"), encoding="utf-8") as file:
         features = json.load(file)
     errors = []
-    for path, name, text in [("docs/comparison.md", "features", table(features)), ("docs/faq.md", "limits", limits(features))]:
+    for path, name, text in [("docs/faq.md", "features", table(features)), ("docs/faq.md", "limits", limits(features))]:
         with open(os.path.join(source, path), encoding="utf-8") as file:
             page = file.read()
         filled = fill(page, name, text)

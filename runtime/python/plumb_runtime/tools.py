@@ -144,7 +144,7 @@ def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, av
 
 def theory(model: Source, *, depths: Sequence[int] = (), seeds: int = 10, set: Settings = None) -> dict[str, Any]:
     """Measures the residual stream and gradients at initialization, compares them with theory, and returns the result
-    (docs/theory.md). `depths`: values of n_layer."""
+    (plumb docs papers). `depths`: values of n_layer."""
     return _of_model("theory", model, set, ["--seeds", str(seeds)] +
                      (["--depths", ",".join(map(str, depths))] if depths else []))
 
