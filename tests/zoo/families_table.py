@@ -84,7 +84,8 @@ def placements(fields):
         if isinstance(value, list) and one_of(value, "doc"):
             doc = re.sub(r"^[^:]*: ", "", one_of(value, "doc")).rstrip(".")
             docs[one_of(value, "name")] = doc[0].lower() + doc[1:]
-    used = unique(value for value in values if isinstance(value, str))
+    words = {"${%s}" % one_of(word, "name"): [one_of(each, "text") for each in all_of(word, "choice")] for word in all_of(fields, "word")}
+    used = unique(each for value in values if isinstance(value, str) for each in words.get(value, [value]))
     return "; or ".join(docs.get(name, f"`{name}`") for name in used)
 
 
