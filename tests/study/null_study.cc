@@ -4,8 +4,8 @@
 //
 //   null_study FAMILIES
 //
-// Prints a table for docs/report.md. Exits with 1 if more than 5 % of families have a false claim,
-// by more than three standard errors of the simulation, or if none ever has one.
+// Prints a table, of which docs/report.md has rows. Exits with 1 if more than 5 % of families have
+// a false claim, by more than three standard errors of the simulation, or if none ever has one.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
