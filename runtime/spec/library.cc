@@ -183,7 +183,8 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
   }
   const std::string file = absl::StrCat(name, ".pbtxt");
   if (IsPlainName(name) && FileExists(ImportPath(at.file, file))) {
-    hint = absl::StrCat("; if it is that of the file beside, add import: \"", file, "\"");
+    hint =
+        absl::StrCat("; if it is that of the file next to the model, add import: \"", file, "\"");
   }
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", hint,

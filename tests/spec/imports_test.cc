@@ -57,12 +57,12 @@ TEST_F(ImportsTest, AreRelativeToTheFileThatImports) {
   EXPECT_EQ(Body(absl::StrCat(import, "block { placement: \"two\" }")), "each x = x + 2 * f(x); ");
 }
 
-TEST_F(ImportsTest, AreSuggestedForAPlacementInAFileBeside) {
+TEST_F(ImportsTest, AreSuggestedForAPlacementInAFileOfItsName) {
   directory_.Write("mine.pbtxt", Factor("mine", 1));
-  EXPECT_THAT(
-      Error("block { placement: \"mine\" }"),
-      ::testing::HasSubstr("unknown placement \"mine\"; if it is that of the file beside, add "
-                           "import: \"mine.pbtxt\"\n"));
+  EXPECT_THAT(Error("block { placement: \"mine\" }"),
+              ::testing::HasSubstr(
+                  "unknown placement \"mine\"; if it is that of the file next to the model, add "
+                  "import: \"mine.pbtxt\"\n"));
 }
 
 TEST_F(ImportsTest, AFileOfPlacementsIsNoModel) {
