@@ -73,6 +73,8 @@ struct TrainerRequest {
   bool draws_weights = false;
   std::unique_ptr<Communicator> communicator;  // null: this process alone
   int ranks = 1;
+  plumb_loss_fn loss = nullptr;  // null: plumb's
+  void* loss_user = nullptr;
 };
 
 absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
@@ -102,6 +104,17 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
   }
   if (options.ranks > 0) request.ranks = options.ranks;
   TrainSpec& spec = request.spec;
+  if (options.loss != nullptr) {
+    for (const auto& [field, value] :
+         {std::pair("label_smoothing", spec.label_smoothing), std::pair("z_loss", spec.z_loss)}) {
+      if (value == 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "recipe: ", field, " changes plumb's loss, but options.loss computes it; drop one"));
+    }
+    spec.host_loss = true;
+    request.loss = options.loss;
+    request.loss_user = options.loss_user;
+  }
   if (spec.units == 0) {
     spec.units = ChooseUnits(spec.batch_size, spec.gradient_accumulation_steps, request.ranks);
   }
@@ -119,6 +132,24 @@ plumb_trainer_memory ToPublic(const TrainMemory& memory) {
   given.exchange = memory.exchange;
   given.total = memory.total();
   return given;
+}
+
+UnitLossFunction ToUnitLoss(plumb_loss_fn loss, void* user, int64_t vocab_size) {
+  return [=](const UnitLoss& unit) -> absl::StatusOr<double> {
+    plumb_loss told = PLUMB_LOSS_INIT;
+    told.step = unit.step;
+    told.micro_batch = unit.micro_batch;
+    told.first_row = unit.first_row;
+    told.rows = unit.rows;
+    told.seq = unit.seq;
+    told.vocab_size = vocab_size;
+    told.inputs = unit.tokens;
+    told.targets = unit.targets;
+    told.logits = unit.logits;
+    told.gradient = unit.gradient;
+    if (loss(user, &told) != 0) return absl::CancelledError("the loss callback asked to stop");
+    return told.loss;
+  };
 }
 
 absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
@@ -162,6 +193,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       std::unique_ptr<TrainSession> session,
       TrainSession::Create(model->context.get(), parameters, std::move(batches), spec,
                            model->threads(), request.reserve, trainer->ranks.get()));
+  if (request.loss != nullptr) {
+    session->SetLoss(ToUnitLoss(request.loss, request.loss_user, model->vocab_size()));
+  }
   model->runtime->LogProgramProblems();
   WarnIfBf16IsWidened(spec, *model->runtime);
   trainer->state[PLUMB_STATE_MODEL] = session->parameters().Tensors();

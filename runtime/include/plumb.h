@@ -636,6 +636,33 @@ typedef struct plumb_communicator {
  * with PLUMB_STATUS_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
+/* Rows of a micro-batch, whose loss the host computes: all of them, unless the recipe's units or
+ * the number of ranks divide it. */
+typedef struct plumb_loss {
+  uint32_t struct_size;
+  int64_t step;        /* the current step, from 1 */
+  int64_t micro_batch; /* index in the step, from 0 */
+  int64_t first_row;   /* index in the micro-batch, from 0 */
+  int64_t rows, seq, vocab_size;
+  const int32_t* inputs;  /* [rows, seq]; with the recipe's masked_tokens, masked */
+  const int32_t* targets; /* [rows, seq]; -1: none. Their meaning is up to the callback. */
+  const float* logits;    /* [rows, seq, vocab_size], also in bf16 training */
+  float* gradient; /* output: derivative of `loss` by each logit, in the same shape; zeroed */
+  double loss;     /* output; 0 */
+} plumb_loss;
+#define PLUMB_LOSS_INIT \
+  { sizeof(plumb_loss), 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0.0 }
+
+/* Computes a loss, such as a distillation, a preference loss or a cross-entropy with a weight for
+ * each token: sets loss->loss and loss->gradient. The loss of a step, which plumb_step_info
+ * reports and the gradients belong to, is the sum over all calls of the step, on all ranks: to
+ * train on a mean, divide both by the number of targets, say, of the whole step. Balance losses of
+ * experts are added to what is minimized, as their mean over the calls.
+ *
+ * Called once for each micro-batch or part of one, on the thread of the step. It may call functions
+ * on other models. A step that fails because a number is not finite repeats the call. */
+typedef int32_t (*plumb_loss_fn)(void* user, plumb_loss* loss);
+
 typedef struct plumb_trainer_options {
   uint32_t struct_size;
   /* 1: draws the weights from the recipe's seed, like plumb_model_init, in the layout that is
@@ -662,9 +689,11 @@ typedef struct plumb_trainer_options {
    * Errors: a failure of one rank is returned on all, "rank 2 on host b: ...".
    * PLUMB_STATUS_UNAVAILABLE: a rank is gone, and the trainer cannot be used any more. */
   const plumb_communicator* communicator;
+  plumb_loss_fn loss; /* computes the loss; NULL: it is the mean cross-entropy of the targets */
+  void* loss_user;
 } plumb_trainer_options;
 #define PLUMB_TRAINER_OPTIONS_INIT \
-  { sizeof(plumb_trainer_options), 0, 0, NULL, 0, 0, NULL }
+  { sizeof(plumb_trainer_options), 0, 0, NULL, 0, 0, NULL, NULL, NULL }
 
 /* Memory of a trainer in bytes. All of it is allocated from the first step to the last. */
 typedef struct plumb_trainer_memory {
@@ -683,9 +712,9 @@ typedef struct plumb_trainer_memory {
 
 typedef struct plumb_step_info {
   uint32_t struct_size;
-  int64_t step;         /* 1 for the first */
-  int64_t tokens;       /* number of targets */
-  double loss;          /* mean over the step's targets, before the update, in nats */
+  int64_t step;   /* 1 for the first */
+  int64_t tokens; /* number of targets */
+  double loss; /* mean over the targets, before the update, in nats; or the sum of options.loss */
   double gradient_norm; /* L2 norm of all gradients (frozen tensors have none), before clipping */
   double learning_rate;
   double seconds;
@@ -1270,7 +1299,8 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_in_file) == 32, "plumb_tensor_in_file");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor) == 64, "plumb_tensor");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tokenizer_info) == 56, "plumb_tokenizer_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_communicator) == 96, "plumb_communicator");
-PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 48, "plumb_trainer_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_loss) == 96, "plumb_loss");
+PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 64, "plumb_trainer_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_memory) == 72, "plumb_trainer_memory");
 PLUMB_STATIC_ASSERT(sizeof(plumb_step_info) == 56, "plumb_step_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_probe) == 120, "plumb_probe");

@@ -15,6 +15,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/model/graph_weights.h"
 #include "runtime/model/sublayers.h"
+#include "runtime/ops/host_loss.h"
 #include "runtime/ops/ops.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/sublayer_numbers.h"
@@ -324,6 +325,7 @@ class Emitter : public FormulaBackend {
   }
 
   void OutputLoss(ValueId logits) {
+    if (options_.host_loss_passes > 0) return OutputHostLoss(logits);
     Attrs attrs;
     if (options_.label_smoothing > 0) attrs.Set("label_smoothing", options_.label_smoothing);
     if (options_.z_loss > 0) attrs.Set("z_loss", options_.z_loss);
@@ -344,6 +346,23 @@ class Emitter : public FormulaBackend {
       terms = {b_.Apply("mul", {terms[0], weight}, {}, "weighted_objective")};
     }
     b_.Output("objective", terms[0]);
+  }
+
+  void OutputHostLoss(ValueId logits) {
+    if (b_.ok() && b_.type(logits).dtype == DType::kBF16) {
+      logits = b_.Apply("convert", {logits}, {}, "logits.f32");
+    }
+    const ValueId function = b_.Input(kHostLossInput, I32({kHostLossWords}));
+    const ValueId loss = b_.ApplyAll("host_loss", {logits, function}, {}, "loss")[0];
+    b_.Output("loss", loss);
+    if (extra_losses_.empty()) return;
+    const double share = 1 / static_cast<double>(options_.host_loss_passes);
+    std::vector<double> coefs(1, 1.0);
+    coefs.resize(extra_losses_.size() + 1, share);
+    std::vector<ValueId> terms = extra_losses_;
+    terms.insert(terms.begin(), loss);
+    b_.Output("objective", b_.Apply("combine", std::move(terms),
+                                    {{"coefs", coefs}, {"constant", 0.0}}, "objective"));
   }
 
   const ResolvedModel& model_;

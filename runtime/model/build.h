@@ -41,6 +41,10 @@ struct BuildOptions {
   // kTrain: the program is one of several passes of a step. It has the input kLossWeightInput, the
   // pass's share of the step, and an output "objective": the minimized loss times that share.
   bool weighs_loss = false;
+  // kTrain, above 0: a function of the host computes the loss from f32 logits (op host_loss), and a
+  // step has this many passes, of whose balance losses it minimizes the mean. The program has the
+  // input kHostLossInput and does not read "targets".
+  int64_t host_loss_passes = 0;
   // kTrain: adds the choices that fall on each expert to the state of its router's correction.
   bool counts_loads = false;
   std::vector<std::string> frozen;  // kTrain: UpdatePlan::frozen, for the backward pass only
@@ -82,6 +86,9 @@ inline constexpr char kLengthsInput[] = "lengths";
 // Input of training programs with weighs_loss, f32[1]: the number of targets in this pass divided
 // by the number in the step.
 inline constexpr char kLossWeightInput[] = "loss_weight";
+
+// Input of training programs with host_loss_passes, i32[kHostLossWords] (runtime/ops/host_loss.h).
+inline constexpr char kHostLossInput[] = "host_loss";
 
 // Input of training programs with dropout, i32[6], in the format of op drop: the run's seed and the
 // step, 64 bits each, low word first; the index within the step of this pass's first row; the

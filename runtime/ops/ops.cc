@@ -25,6 +25,7 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterCausalConv(registry);
   RegisterLinearAttention(registry);
   RegisterCrossEntropy(registry);
+  RegisterHostLoss(registry);
   RegisterConvert(registry);
   RegisterFill(registry);
   RegisterLastToken(registry);

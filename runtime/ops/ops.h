@@ -116,6 +116,8 @@
 //       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
 //       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is the same
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) {label_smoothing, z_loss} -> like logits
+//   host_loss(logits f32[..,V], loss i32[2]) -> loss[1], dlogits   calls a function of the host, of which `loss`
+//       is the address (host_loss.h)
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   convert(x) {bf16} -> like x, in bf16 or f32             or i32[B,T] -> [B,T,1]; bf16: y is bf16
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
@@ -183,6 +185,7 @@ void RegisterAttentionCached(OpRegistry* registry);
 void RegisterCausalConv(OpRegistry* registry);
 void RegisterLinearAttention(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
+void RegisterHostLoss(OpRegistry* registry);
 void RegisterConvert(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);

@@ -93,9 +93,9 @@ std::string MakeKey(const ModelContext& context, const BuildOptions& options, bo
       static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ", options.batch,
       " ", options.seq, " ", options.output_logits, options.drop, " ",
       absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ", options.weighs_loss,
-      options.counts_loads, gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
-      absl::StrJoin(optimize.disabled, ","), " ", absl::StrJoin(options.frozen, ","), "\n",
-      context.model.self_contained_text);
+      options.counts_loads, options.host_loss_passes, " ", gradients, optimize.recompute_blocks,
+      optimize.gradient_norms, " ", absl::StrJoin(optimize.disabled, ","), " ",
+      absl::StrJoin(options.frozen, ","), "\n", context.model.self_contained_text);
 }
 
 absl::StatusOr<Graph> BuildOptimizedForward(const ModelContext& context,

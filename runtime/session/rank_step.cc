@@ -64,6 +64,7 @@ absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, cons
       {"recipe", HexDigits(ContentHash(spec.text))},
       {"model", HexDigits(ContentHash(context.model.self_contained_text))},
       {"length of sequences", absl::StrCat(max_seq)},
+      {"computation of the loss", spec.host_loss ? "by the host" : "by plumb"},
       {"content of the weights", HexDigits(hasher.Finish())}};
   return RankError(AllAgree(ranks, facts));
 }

@@ -51,7 +51,8 @@ BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>&
   options.batch = spec.unit_rows();
   options.label_smoothing = spec.label_smoothing;
   options.z_loss = spec.z_loss;
-  options.weighs_loss = spec.num_units() > 1;
+  options.weighs_loss = spec.num_units() > 1 && !spec.host_loss;
+  options.host_loss_passes = spec.host_loss ? spec.num_units() : 0;
   options.counts_loads = spec.router_correction_rate > 0;
   options.frozen = frozen;
   return options;
@@ -109,7 +110,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   }
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
-  memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 3 * kAlignment +
+  memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 4 * kAlignment +
                   BytesOfMicroBatches(spec, UnitsOfRank(units, rank, ranks), seq);
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;

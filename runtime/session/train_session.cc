@@ -178,6 +178,10 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       random_(kAlignment),
       loss_(kAlignment),
       loss_weight_(kAlignment),
+      host_loss_([this](const float* logits, float* gradient) {
+        return ComputeHostLoss(logits, gradient);
+      }),
+      host_loss_function_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
@@ -188,6 +192,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
   }
   share_.losses.reserve(static_cast<size_t>(spec.num_units()));
   share_.squares.resize(SumsSquaresByParameter() ? parameters_.layout().entries.size() : 1);
+  SetHostLoss(&host_loss_, host_loss_function_.as<int32_t>());
   const ScopedNoDenormals no_denormals;
   optimizer_.Normalize(parameters_, threads_);
   if (spec.ema_decay > 0) {
@@ -203,7 +208,9 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
   PLUMB_RETURN_IF_ERROR(gradient_layout().Bind("grad.", sums_.pass(), executable));
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
-  if (spec_.num_units() > 1) {
+  if (spec_.host_loss) {
+    PLUMB_RETURN_IF_ERROR(executable->Bind(kHostLossInput, host_loss_function_.data()));
+  } else if (spec_.num_units() > 1) {
     PLUMB_RETURN_IF_ERROR(executable->Bind(kLossWeightInput, loss_weight_.data()));
   }
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
@@ -262,6 +269,22 @@ TrainSession::UnitIds TrainSession::GetUnitIds(int64_t unit) const {
           absl::MakeConstSpan(batch.targets.data() + at, static_cast<size_t>(n)), batch.seq};
 }
 
+absl::StatusOr<double> TrainSession::ComputeHostLoss(const float* logits, float* gradient) const {
+  const UnitIds ids = GetUnitIds(unit_);
+  const int64_t parts = spec_.units_per_micro_batch();
+  UnitLoss unit;
+  unit.step = step_ + 1;
+  unit.micro_batch = unit_ / parts;
+  unit.first_row = unit_ % parts * spec_.unit_rows();
+  unit.rows = spec_.unit_rows();
+  unit.seq = ids.seq;
+  unit.tokens = ids.tokens;
+  unit.targets = ids.targets.data();
+  unit.logits = logits;
+  unit.gradient = gradient;
+  return unit_loss_(unit);
+}
+
 absl::Status TrainSession::FillBatches() {
   const StageTimer timer(profile_, "batches");
   int64_t index = step_ * spec_.gradient_accumulation_steps + first_micro_batch_;
@@ -289,7 +312,7 @@ absl::Status TrainSession::BeginStep() {
     PLUMB_RETURN_IF_ERROR(ShareTargets(ranks_, filled, range_, &targets_));
   }
   step_targets_ = std::accumulate(targets_.begin(), targets_.end(), int64_t{0});
-  if (step_targets_ > 0) return absl::OkStatus();
+  if (step_targets_ > 0 || spec_.host_loss) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("step ", step_ + 1,
                    masking_.has_value() ? ": has no token that can be masked; a step needs one"
@@ -329,7 +352,8 @@ int64_t TrainSession::SetInputs(int64_t unit) {
   const StageTimer timer(profile_, "batches");
   const UnitIds ids = GetUnitIds(unit);
   inputs_.Set({ids.tokens, ids.positions, ids.targets.data()}, ids.seq);
-  *loss_weight_.as<float>() = static_cast<float>(ComputeShare(unit));
+  *loss_weight_.as<float>() = static_cast<float>(LossFactor(unit));
+  unit_ = unit;
   SetRandom({spec_.seed, step_, unit * spec_.unit_rows(), batches_->max_seq()}, &random_);
   const StateLayout::Entry* step = parameters_.states().Find(StateName(kStepBuffer));
   if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
@@ -492,7 +516,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   PLUMB_RETURN_IF_ERROR(RunAllUnits());
   StepResult result;
   for (int64_t unit = 0; unit < spec_.num_units(); ++unit) {
-    result.loss += share_.losses[static_cast<size_t>(unit)] * ComputeShare(unit);
+    result.loss += share_.losses[static_cast<size_t>(unit)] * LossFactor(unit);
   }
   result.tokens = step_targets_;
   const double grad_square = std::accumulate(share_.squares.begin(), share_.squares.end(), 0.0);

@@ -8,10 +8,12 @@
 #define PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -20,6 +22,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
+#include "runtime/ops/host_loss.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/batch_inputs.h"
 #include "runtime/session/bucket_plan.h"
@@ -47,6 +50,19 @@ struct StepResult {
   double grad_norm = 0;  // of all parameters that are not frozen, before clipping
   int64_t tokens = 0;    // targets of the step
 };
+
+// A unit of a step whose loss a host computes: rows of a micro-batch.
+struct UnitLoss {
+  int64_t step = 0;         // 1 for the first
+  int64_t micro_batch = 0;  // index in the step
+  int64_t first_row = 0;    // index in the micro-batch
+  int64_t rows = 0, seq = 0;
+  const int32_t* tokens = nullptr;   // [rows, seq]; -1: padding
+  const int32_t* targets = nullptr;  // [rows, seq]
+  const float* logits = nullptr;     // [rows, seq, vocabulary]
+  float* gradient = nullptr;         // output, like logits: derivative of the loss; contains zeros
+};
+using UnitLossFunction = std::function<absl::StatusOr<double>(const UnitLoss& unit)>;
 
 class TrainSession {
  public:
@@ -85,6 +101,10 @@ class TrainSession {
   // Sets the profile that later steps are timed into, with the same bits. It must outlive them;
   // null: no profile. A probed step counts as one stage.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
+
+  // Sets the function that returns the loss of a unit. The loss of a step is the sum over its
+  // units. Requires: the spec has host_loss. Must precede the first step.
+  void SetLoss(UnitLossFunction loss) { unit_loss_ = std::move(loss); }
 
   // Runs one optimizer step on the next batches of the data. Collective. Errors: kAborted if the
   // loss or a gradient is not finite; the message has the first such tensor, its place in the model
@@ -165,6 +185,8 @@ class TrainSession {
     int64_t seq;
   };
   UnitIds GetUnitIds(int64_t unit) const;
+  // Computes the loss of the current unit by unit_loss_.
+  absl::StatusOr<double> ComputeHostLoss(const float* logits, float* gradient) const;
   // Fills the micro-batches of this rank's units, and counts these units' targets.
   absl::Status FillBatches();
   // Fills the batches of all ranks, and counts the targets of all units. Fails if there are none.
@@ -174,6 +196,8 @@ class TrainSession {
     return static_cast<double>(targets_[static_cast<size_t>(unit)]) /
            static_cast<double>(step_targets_);
   }
+  // Returns the unit's factor in the sum over units that is the step's loss.
+  double LossFactor(int64_t unit) const { return spec_.host_loss ? 1 : ComputeShare(unit); }
   absl::StatusOr<const Executable*> GetProgram(int64_t seq);
   // Runs a unit's program. If `sends`, gradients are sent to other ranks as they are computed.
   absl::Status RunProgram(const Executable& executable, bool sends);
@@ -229,6 +253,10 @@ class TrainSession {
   std::optional<TokenMasking> masking_;  // none: the batches have targets
   BatchInputs inputs_;
   AlignedBuffer random_, loss_, loss_weight_;
+  UnitLossFunction unit_loss_;        // null: the program computes the loss
+  const HostLoss host_loss_;          // calls ComputeHostLoss
+  AlignedBuffer host_loss_function_;  // the program's operand for host_loss_
+  int64_t unit_ = 0;                  // the current unit
   AlignedBuffer grad_squares_;  // a cache line per parameter; empty: not summed by the program
   ExecutableCache executables_;
   TrainMemory planned_memory_;

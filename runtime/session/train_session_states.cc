@@ -22,7 +22,8 @@ TrainMemory TrainSession::memory() const {
   if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_unit_.size();
-  memory.inputs = inputs_.bytes() + random_.size() + loss_.size() + loss_weight_.size();
+  memory.inputs = inputs_.bytes() + random_.size() + loss_.size() + loss_weight_.size() +
+                  host_loss_function_.size();
   for (const Batch& batch : micro_batches_) memory.inputs += batch.bytes();
   memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;

@@ -112,6 +112,9 @@ struct TrainSpec {
   bool UsesMuon() const;  // true if any tensor is updated by Muon
 
   // Number of passes in a step, and number of sequences in each.
+  // The session's caller computes the loss (TrainSession::SetLoss). Not a field of the recipe.
+  bool host_loss = false;
+
   int64_t num_units() const { return units == 0 ? gradient_accumulation_steps : units; }
   int64_t unit_rows() const { return batch_size / units_per_micro_batch(); }
   int64_t units_per_micro_batch() const { return num_units() / gradient_accumulation_steps; }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,39 @@ TEST(HppTrainingTest, PlansMemory) {
   options.seq = 99;
   EXPECT_EQ(plumb::Trainer::Plan(model, options).error().code(), Code::kInvalidArgument);
   EXPECT_GT(plumb::Evaluator::Plan(model).value(), 0);
+}
+
+TEST(HppTrainingTest, HostComputesTheLoss) {
+  plumb::Model model = MakeModel();
+  plumb::TrainerOptions options;
+  options.recipe = kTwoMicroBatches;
+  options.draw_weights = true;
+  int calls = 0;
+  options.loss = [&calls](plumb::LossInfo& loss) {
+    loss.loss = ++calls;
+    loss.gradient[0] = 1;
+    return calls == 3 ? Next::kStop : Next::kGoOn;
+  };
+  EXPECT_GT(plumb::Trainer::Plan(model, options).value().workspace, 0);
+  std::optional<plumb::Trainer> trainer = plumb::Trainer::Create(model, options).value();
+  options.loss = nullptr;  // the trainer keeps its own
+  plumb::Trainer moved = *std::move(trainer);
+  trainer.reset();
+  const plumb::StepInfo info = moved.StepWithCallback(FillShort).value();
+  EXPECT_EQ(info.loss, 1 + 2);
+  EXPECT_GT(info.gradient_norm, 0);
+  EXPECT_EQ(moved.StepWithCallback(FillShort).error().code(), Code::kCancelled);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(HppTrainingTest, LossMayThrow) {
+  plumb::Model model = MakeModel();
+  plumb::TrainerOptions options;
+  options.recipe = kTwoMicroBatches;
+  options.draw_weights = true;
+  options.loss = [](plumb::LossInfo&) -> Next { throw std::string("thrown"); };
+  plumb::Trainer trainer = plumb::Trainer::Create(model, options).value();
+  EXPECT_THROW((void)trainer.StepWithCallback(FillShort), std::string);
 }
 
 TEST(HppTrainingTest, MicroBatchesMayBeShort) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/ops/host_loss.h"
 #include "tests/ops/op_cases.h"
 
 namespace plumb {
@@ -588,6 +589,28 @@ void AddCrossEntropies(std::vector<OpCase>* cases) {
   cases->push_back(blocks);
 }
 
+// The function works in f32, which is too coarse for differences (tests/capi/host_loss_test.cc has
+// those of a whole model).
+void AddHostLoss(std::vector<OpCase>* cases) {
+  static const HostLoss kHalfSquares = [](const float* logits, float* gradient) {
+    double sum = 0;
+    for (int i = 0; i < 3 * 7; ++i) {
+      if (i % 3 == 0) continue;  // gradient[i] stays 0
+      sum += static_cast<double>(logits[i]) * static_cast<double>(logits[i]) / 2;
+      gradient[i] = logits[i];
+    }
+    return sum;
+  };
+  std::vector<int32_t> function(kHostLossWords);
+  SetHostLoss(&kHalfSquares, function.data());
+  OpCase c;
+  c.op = "host_loss";
+  c.name = "half of the squares";
+  c.inputs = {Random({1, 3, 7}), Ints({kHostLossWords}, function)};
+  c.differentiated_outputs = {};
+  cases->push_back(c);
+}
+
 }  // namespace
 
 std::vector<OpCase> SequenceOpCases() {
@@ -608,6 +631,7 @@ std::vector<OpCase> SequenceOpCases() {
   AddConvs(&cases);
   AddLinearAttention(&cases);
   AddCrossEntropies(&cases);
+  AddHostLoss(&cases);
   return cases;
 }
 

@@ -549,6 +549,38 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "logits outlives"):
             trainer.step(*next(counting()))
 
+    def test_a_function_computes_the_loss(self):
+        calls = []
+
+        def halves(rows):
+            """Halves of the squares of the logits where there is a target, over 24."""
+            calls.append((rows.step, rows.micro_batch, rows.first_row))
+            self.assertEqual(rows.inputs.tolist(), [COUNT[:8]] * 2)
+            self.assertEqual(rows.targets.tolist(), [COUNT[1:9]] * 2)
+            self.assertTrue(rows.logits.readonly and not rows.gradient.readonly)
+            logits, gradient = rows.logits.cast("B").cast("f"), rows.gradient.cast("B").cast("f")
+            for i, logit in enumerate(logits):
+                gradient[i] = logit / 24
+            return sum(logit * logit for logit in logits) / 48
+
+        recipe = "batch_size: 2 gradient_accumulation_steps: 2 learning_rate: 0.05"
+        of = model()
+        trainer = plumb.Trainer(of, recipe, loss=halves)
+        self.assertEqual(plumb.Trainer.plan(of, recipe, loss=halves), trainer.memory)
+        ids = COUNT[:8] * 4, COUNT[1:9] * 4
+        losses = [trainer.step(*ids).loss for _ in range(30)]
+        self.assertEqual(calls[:3], [(1, 0, 0), (1, 1, 0), (2, 0, 0)])
+        self.assertLess(losses[-1], losses[0] / 10)
+        trainer.close()
+
+        kept = []
+        for wrong, kind in ((lambda rows: kept.append(rows.logits[0:1]) or 0.0, RuntimeError), (lambda rows: None, TypeError),
+                            (lambda rows: 1 // 0, ZeroDivisionError)):
+            with plumb.Trainer(of, recipe, loss=wrong) as trainer:
+                with self.assertRaises(kind):
+                    trainer.step(*ids)
+                self.assertEqual(trainer.steps, 0)
+
     @unittest.skipUnless(numpy, "there is no numpy")
     def test_a_histogram_of_a_probe(self):
         for dtype in ("F32", "BF16"):

@@ -46,6 +46,9 @@ sed 's/n_head/n_hed/' embed_cpp/model.pbtxt > model.pbtxt
 grep -q 'did you mean "n_head"' wrong.out || fail "$(cat wrong.out)"
 grep -qxFf wrong.out "$2/../docs/embedding.md" || fail "docs/embedding.md does not show: $(cat wrong.out)"
 
+embed_cpp/build/embed_distill embed_cpp/model.pbtxt "$2/data/names.txt" | tee distill.out
+awk '{ loss[NR] = $4 } END { exit !(NR == 8 && loss[8] < loss[5] / 20) }' distill.out || fail "embed_distill has not learned"
+
 # embed_plugin searches no directories, so it works without the installed norms and placements.
 chmod -x "$libdir/plumb/norm-v1"
 mv "$prefix/share/plumb" "$work/elsewhere"

@@ -47,6 +47,8 @@ inline std::vector<const char*> GetNames(const std::vector<std::string>& points)
 
 // --- Training -----------------------------------------------------------------------------------
 
+using LossInfo = plumb_loss;
+
 struct TrainerOptions {
   std::string recipe;         // plumb.v1.Train in protobuf text format; "": its defaults
   std::int64_t seq = 0;       // max tokens of a sequence; 0: the model's context_length
@@ -55,6 +57,8 @@ struct TrainerOptions {
   // Ranks that train together (plumb.h); the object of its context outlives the trainer.
   const plumb_communicator* communicator = nullptr;
   std::int32_t ranks = 0;  // for Plan: number of ranks; 0: the communicator's, or 1
+  // Sets the loss of rows and its gradient (plumb_loss_fn); null: the mean cross-entropy.
+  std::function<Next(LossInfo& loss)> loss = nullptr;
 };
 
 using StepInfo = plumb_step_info;
@@ -102,14 +106,18 @@ class Trainer {
  public:
   // Creates a trainer. A model may have only one at a time.
   static Result<Trainer> Create(Model& model, const TrainerOptions& options = {}) {
-    const plumb_trainer_options given = ToOptions(options);
+    auto loss = std::make_unique<LossFunction>(options.loss);
+    plumb_trainer_options given = ToOptions(options);
+    given.loss_user = loss.get();
     auto made = internal::Make<Handle>(
         [&](plumb_trainer** trainer, plumb_error** error) {
           return plumb_trainer_create(model.get(), &given, trainer, error);
         },
         model.handle_.get_deleter().host);
     if (!made) return made.error();
-    return Trainer(*std::move(made));
+    Trainer trainer(*std::move(made));
+    trainer.loss_ = std::move(loss);
+    return trainer;
   }
 
   // Computes the memory of a trainer, without allocating it.
@@ -326,8 +334,14 @@ class Trainer {
     given.reserve = options.reserve;
     given.communicator = options.communicator;
     given.ranks = options.ranks;
+    if (options.loss != nullptr) {
+      given.loss = [](void* user, plumb_loss* loss) {
+        return internal::Stops([&] { return (*static_cast<LossFunction*>(user))(*loss); });
+      };
+    }
     return given;
   }
+  using LossFunction = std::function<Next(LossInfo&)>;
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
   explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
 
@@ -354,6 +368,7 @@ class Trainer {
     });
   }
   std::unique_ptr<internal::ProbeFunction> probe_;
+  std::unique_ptr<LossFunction> loss_;
   Handle handle_;
 };
 

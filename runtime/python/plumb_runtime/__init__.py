@@ -40,9 +40,9 @@ from .tensor import Tensor
 from .tensorboard import TensorBoard
 from .tokenizer import Decoder, Tokenizer
 from .tools import Description, Placement, bench, describe, export, import_checkpoint, placement, report, theory
-from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
+from .training import LossRows, StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
 
-__all__ = ["Cancelled", "Code", "Decoder", "Description", "Error", "Evaluator", "Model", "ModelInfo",
+__all__ = ["Cancelled", "Code", "Decoder", "Description", "Error", "Evaluator", "LossRows", "Model", "ModelInfo",
            "Norm", "Placement", "Probe", "ProfileRow", "Progress", "Run", "RunStep", "Runtime", "Session", "Spec",
            "StateTensor", "StepInfo", "Study", "StudyProgress", "Tensor", "TensorBoard", "Tokenizer", "Trainer",
            "TrainerMemory", "bench", "compare", "describe", "export", "figures", "import_checkpoint", "load", "norm",

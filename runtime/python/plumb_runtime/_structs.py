@@ -47,9 +47,19 @@ class Tensor(Struct):
                 ("shape", c_int64 * 4), ("data", c_void_p)]
 
 
+class Loss(Struct):
+    _fields_ = [("struct_size", c_uint32), ("step", c_int64), ("micro_batch", c_int64), ("first_row", c_int64),
+                ("rows", c_int64), ("seq", c_int64), ("vocab_size", c_int64), ("inputs", c_void_p),
+                ("targets", c_void_p), ("logits", c_void_p), ("gradient", c_void_p), ("loss", c_double)]
+
+
+LossFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(Loss))
+
+
 class TrainerOptions(Struct):
     _fields_ = [("struct_size", c_uint32), ("draw_weights", c_int32), ("ranks", c_int32), ("recipe", c_char_p),
-                ("seq", c_int64), ("reserve", c_int64), ("communicator", c_void_p)]
+                ("seq", c_int64), ("reserve", c_int64), ("communicator", c_void_p), ("loss", LossFn),
+                ("loss_user", c_void_p)]
 
 
 class TrainerMemory(Struct):

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int32, c_void_p
 from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, Union
@@ -16,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, Union
 from . import _structs as structs
 from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, row_major, tokens
 from ._calls import Interruptible, call, guarded, rows, text, thread
-from ._handles import Object, Use
+from ._handles import Handle, Lease, Object, Use
 from ._library import function
 from .errors import Cancelled, Code, Error
 from .model import Model, Path
@@ -74,7 +75,50 @@ class StateTensor(NamedTuple):
     shape: tuple[int, ...]
 
 
+class LossRows(NamedTuple):
+    """Rows of a micro-batch whose loss a function computes: memoryviews of their inputs and targets [rows, seq], of
+    logits [rows, seq, vocab_size] and, to write to, of the loss's derivative by each of them, which is 0. They are valid
+    until the function returns; numpy.asarray makes no copy."""
+    step: int
+    micro_batch: int
+    first_row: int
+    inputs: memoryview[int]
+    targets: memoryview[int]
+    logits: memoryview[float]
+    gradient: memoryview[float]
+
+
+LossFunction = Callable[[LossRows], float]
 _STATES = ("model", "optimizer")
+
+
+def _loss_callback(loss: Optional[LossFunction], model: Handle) -> Any:
+    """Returns the C callback for loss(LossRows)."""
+    if loss is None:
+        return structs.LossFn()
+    function = loss
+
+    def compute(given: Any) -> None:
+        ids, logits = (given.rows, given.seq), (given.rows, given.seq, given.vocab_size)
+        leases = []
+
+        def view(address: int, shape: tuple[int, ...], element: Any, code: Any) -> Any:
+            memory: Any = (element * math.prod(shape)).from_address(address)
+            memory.lease = Lease(model)
+            leases.append(weakref.ref(memory.lease))
+            return memoryview(memory).cast("B").cast(code, shape)
+
+        given.loss = function(LossRows(
+            given.step, given.micro_batch, given.first_row, view(given.inputs, ids, c_int32, "i").toreadonly(),
+            view(given.targets, ids, c_int32, "i").toreadonly(),
+            view(given.logits, logits, c_float, "f").toreadonly(), view(given.gradient, logits, c_float, "f")))
+        if any(lease() is not None for lease in leases):
+            raise RuntimeError("a view of the tensors of a loss outlives the function: copy it")
+
+    def call_it(_user: Any, given: Any) -> int:
+        return guarded(compute, given.contents)
+
+    return structs.LossFn(call_it)
 
 
 class Trainer(Object):
@@ -83,13 +127,15 @@ class Trainer(Object):
     _kind = "trainer"
 
     def __init__(self, model: Model, recipe: Bytes = "", *, seq: int = 0, draw_weights: bool = False,
-                 reserve: int = 0) -> None:
+                 reserve: int = 0, loss: Optional[LossFunction] = None) -> None:
         """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some.
-        `reserve`: bytes that must fit into memory next to the trainer."""
+        `reserve`: bytes that must fit into memory next to the trainer. loss(LossRows) returns the loss of rows and
+        writes its gradient; a step's loss is the sum over its calls. Without it, it is the mean cross-entropy."""
         encoded, made = c_string(recipe, "recipe"), c_void_p()
         options = structs.TrainerOptions(recipe=encoded, seq=seq,
                                          draw_weights=bool(draw_weights), reserve=reserve)
         with instance(model, Model, "model")._use() as handle:
+            self._loss = options.loss = _loss_callback(loss, handle)
             model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", encoded) is not None
             if model._moves:
                 model._refuse_views("training weights that are mapped, or in bf16,")
@@ -100,12 +146,14 @@ class Trainer(Object):
         self._tells: Optional[int] = None  # thread that runs on_step
 
     @staticmethod
-    def plan(model: Model, recipe: Bytes = "", *, seq: int = 0, ranks: int = 0) -> TrainerMemory:
+    def plan(model: Model, recipe: Bytes = "", *, seq: int = 0, ranks: int = 0,
+             loss: Optional[LossFunction] = None) -> TrainerMemory:
         """Computes the TrainerMemory of a trainer, without allocating it; with several `ranks` that of the one that
         needs most."""
         encoded, memory = c_string(recipe, "recipe"), structs.TrainerMemory()
         options = structs.TrainerOptions(recipe=encoded, seq=seq, ranks=ranks)
         with instance(model, Model, "model")._use() as handle:
+            options.loss = _loss_callback(loss, handle)
             call("trainer_plan", handle, byref(options), byref(memory))
         return TrainerMemory._of(memory)
 
