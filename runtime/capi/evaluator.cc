@@ -2,6 +2,7 @@
 #include "runtime/session/evaluator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -23,7 +24,9 @@ struct plumb_evaluator {
   std::unique_ptr<plumb::Probe> probe;  // null: off
   bool stopped = false;                 // probe callback returned nonzero
   bool busy = false;                    // during a run
+  std::atomic<bool> cancelled{false};
   bool wants_logits = false, has_run = false;
+  bool has_losses = false;                     // the last run had targets
   std::vector<int32_t> positions, no_targets;  // for the length of the last run
   std::vector<int32_t> types;                  // empty: all are 0
 
@@ -85,7 +88,7 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   const double of_gradients =
       request.gradients ? static_cast<double>(model->parameters->layout().size) : 0;
   PLUMB_RETURN_IF_ERROR(CheckMemoryBudget(
-      "the evaluator", 4 * (ids * (3 + (request.logits ? vocabulary : 0)) + of_gradients)));
+      "the evaluator", 4 * (ids * (4 + (request.logits ? vocabulary : 0)) + of_gradients)));
   auto made = std::make_unique<plumb_evaluator>();
   made->model = model;
   made->format = request.format;
@@ -95,12 +98,13 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   const ModelContext* const context = model->context.get();
   const PackedWeights* const weights = model->Pack(request.format);
   if (request.gradients) {
-    made->gradients =
-        std::make_unique<GradientPass>(context, model->parameters.get(), weights, request.rows,
-                                       request.seq, request.logits, model->threads());
+    made->gradients = std::make_unique<GradientPass>(context, model->parameters.get(), weights,
+                                                     request.rows, request.seq, request.logits,
+                                                     model->threads(), &made->cancelled);
   } else {
-    made->evaluator = std::make_unique<Evaluator>(context, weights, request.rows, request.seq,
-                                                  request.logits, model->threads());
+    made->evaluator =
+        std::make_unique<Evaluator>(context, weights, request.rows, request.seq, request.logits,
+                                    model->threads(), &made->cancelled);
   }
   ++model->sessions;
   return made;
@@ -111,12 +115,14 @@ absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
                             const int32_t* targets, int64_t seq) {
   const BatchIds ids = {inputs, evaluator->positions.data(), targets,
                         evaluator->types.empty() ? nullptr : evaluator->types.data()};
-  if (evaluator->gradients == nullptr) return evaluator->evaluator->Run(ids, seq);
   Probe* const probe = evaluator->probe.get();
   evaluator->stopped = false;
   if (probe != nullptr) probe->Begin();
-  PLUMB_ASSIGN_OR_RETURN(const double loss, evaluator->gradients->Run(ids, seq, probe));
-  if (probe != nullptr) {
+  const bool has_gradients = evaluator->gradients != nullptr;
+  PLUMB_ASSIGN_OR_RETURN(const double loss, has_gradients
+                                                ? evaluator->gradients->Run(ids, seq, probe)
+                                                : evaluator->evaluator->Run(ids, seq, probe));
+  if (probe != nullptr && has_gradients) {
     const ParameterStore& parameters = *evaluator->model->parameters;
     probe->End(0, parameters, parameters.layout(), evaluator->gradients->gradients(),
                evaluator->model->threads());
@@ -166,13 +172,15 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   evaluator->has_run = false;
   // Packs the weights again if a training step changed them.
   evaluator->model->Pack(evaluator->format);
-  PLUMB_ASSIGN_OR_RETURN(
-      const double mean,
+  const absl::StatusOr<double> mean =
       Pass(evaluator, inputs, targets != nullptr ? targets : evaluator->no_targets.data(),
-           static_cast<int64_t>(n / rows)));
+           static_cast<int64_t>(n / rows));
+  if (absl::IsCancelled(mean.status())) evaluator->cancelled = false;
+  PLUMB_RETURN_IF_ERROR(mean.status());
   evaluator->model->runtime->LogProgramProblems();
   evaluator->has_run = true;
-  if (loss != nullptr) *loss = mean;
+  evaluator->has_losses = targets != nullptr;
+  if (loss != nullptr) *loss = *mean;
   return absl::OkStatus();
 }
 
@@ -193,9 +201,17 @@ absl::Status SetTypes(plumb_evaluator* evaluator, absl::Span<const int32_t> type
   return absl::OkStatus();
 }
 
-absl::Status RequireGradients(const plumb_evaluator& evaluator) {
-  if (evaluator.gradients != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError("no gradients: set options.gradients of the evaluator");
+// Returns a probe of the evaluator's program.
+absl::StatusOr<std::unique_ptr<Probe>> MakeProbe(const plumb_evaluator& evaluator,
+                                                 absl::Span<const std::string> globs) {
+  const ModelContext& context = *evaluator.model->context;
+  if (evaluator.gradients != nullptr) return Probe::Create(context, globs);
+  BuildOptions program =
+      Evaluator::ProgramOptions(evaluator.rows, evaluator.format, evaluator.wants_logits);
+  program.seq = evaluator.max_seq;
+  absl::StatusOr<std::unique_ptr<Probe>> probe = Probe::CreateForward(context, program, globs);
+  if (probe.ok()) return probe;
+  return Annotate(probe.status(), "without options.gradients there are activations only: ");
 }
 
 }  // namespace
@@ -257,12 +273,23 @@ const float* plumb_evaluator_logits(const plumb_evaluator* evaluator) {
                                          : evaluator->evaluator->logits();
 }
 
+const float* plumb_evaluator_losses(const plumb_evaluator* evaluator) {
+  if (evaluator == nullptr || !evaluator->has_run || !evaluator->has_losses) return nullptr;
+  return evaluator->gradients != nullptr ? evaluator->gradients->losses()
+                                         : evaluator->evaluator->losses();
+}
+
+void plumb_evaluator_cancel(plumb_evaluator* evaluator) {
+  if (evaluator != nullptr) evaluator->cancelled = true;
+}
+
 plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, int64_t i,
                                       plumb_tensor* tensor, plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
-    if (!evaluator->has_run) {
-      return absl::FailedPreconditionError("no run was done, so there is no gradient");
+    if (evaluator->gradients == nullptr || !evaluator->has_run) {
+      return absl::FailedPreconditionError(
+          evaluator->gradients == nullptr ? "no gradients: set options.gradients of the evaluator"
+                                          : "no run was done, so there is no gradient");
     }
     const auto* const entry =
         plumb::capi::FindEntry(evaluator->model->parameters->layout().entries, i);
@@ -277,7 +304,6 @@ plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator, const char* const
                                    int64_t count, plumb_probe_fn probe, void* user,
                                    plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
     if (probe == nullptr) {
       evaluator->probe = nullptr;
@@ -286,7 +312,7 @@ plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator, const char* const
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
                            plumb::capi::ToList<std::string>("points", points, count));
     PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb::Probe> made,
-                           plumb::Probe::Create(*evaluator->model->context, globs));
+                           plumb::capi::MakeProbe(*evaluator, globs));
     made->SetObserver([evaluator, probe, user](const plumb::ObservedTensor& seen) {
       const plumb_probe told = plumb::capi::ToProbe(seen, /*step=*/0);
       if (probe(user, &told) != 0) evaluator->stopped = true;

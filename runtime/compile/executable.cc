@@ -218,6 +218,9 @@ absl::Status Executable::CheckBound() const {
 }
 
 absl::Status Executable::RunStep(const Step& step, int threads) const {
+  if (cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed)) {
+    return absl::CancelledError("the run was cancelled");
+  }
   absl::Status status =
       step.kernel->Run({step.in, step.out, workspace_ + scratch_offset_, threads});
   return status.ok() ? status : StepError(step, status);

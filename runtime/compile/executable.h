@@ -8,6 +8,7 @@
 #ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 #define PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -78,6 +79,10 @@ class Executable {
   // unknown or cannot be bound, kInvalidArgument for unaligned memory.
   absl::Status Bind(absl::string_view name, void* data);
 
+  // Makes every run fail with kCancelled before its next node once `*cancelled` is true. The flag
+  // must outlive the runs.
+  void SetCancelFlag(const std::atomic<bool>* cancelled) { cancelled_ = cancelled; }
+
   // Runs all nodes in order on at most `threads` threads. Errors: kFailedPrecondition unless
   // everything is bound; else the error of a kernel (an id out of range), with the node's name.
   // Outputs are undefined after a kernel's error.
@@ -144,6 +149,7 @@ class Executable {
   std::vector<void*> bound_;  // indexed by slot
   int32_t unbound_ = 0;       // slots without memory
   std::byte* workspace_ = nullptr;
+  const std::atomic<bool>* cancelled_ = nullptr;  // null: runs are not cancelled
 };
 
 // Cost of a node, for the times of Executable::RunAndTime.

@@ -1098,7 +1098,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
 /* Computes the loss, logits and gradients of whole sequences, without changing the model.
- * Thread-safety: thread-compatible. */
+ * Thread-safety: thread-compatible, except for plumb_evaluator_cancel. */
 typedef struct plumb_evaluator plumb_evaluator;
 
 typedef struct plumb_evaluator_options {
@@ -1135,7 +1135,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* m
  * becomes the mean over the targets, in nats. `targets` and `loss` may both be NULL if only logits
  * are wanted. Norms over tokens use their running statistics, unless options.gradients is 1.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_FAILED_PRECONDITION if neither a loss nor
- * logits are wanted. */
+ * logits are wanted; PLUMB_STATUS_CANCELLED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
                                                            const int32_t* inputs,
                                                            const int32_t* targets, int64_t n,
@@ -1149,6 +1149,12 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator
 /* Returns the logits [rows, n / rows, vocab_size] of the last run, valid until the next one; NULL
  * if there was no run or options.logits is 0. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
+/* Returns the loss of each target of the last run in nats, [rows, n / rows], 0 where there is none,
+ * valid until the next run; NULL if there was no run or it had no targets. */
+PLUMB_API const float* plumb_evaluator_losses(const plumb_evaluator* evaluator);
+/* Ends plumb_evaluator_run before its next op; without a run, the next one ends at once.
+ * Thread-safety: any thread, and signal handlers. */
+PLUMB_API void plumb_evaluator_cancel(plumb_evaluator* evaluator);
 /* Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
  * Otherwise like plumb_model_tensor.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without a run, or if
@@ -1157,9 +1163,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_eval
                                                                 int64_t i, plumb_tensor* tensor,
                                                                 plumb_error** error);
 /* Probes each run from now on, with `points` and `probe` as in plumb_trainer_probe, and step 0;
- * probe NULL turns it off.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_FAILED_PRECONDITION if
- * options.gradients is 0. */
+ * probe NULL turns it off. Without options.gradients there are points of activations only, such as
+ * the hidden states "layers.3.residual"; some activations of the training program are fused into
+ * others and are no points.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
                                                              const char* const* points,
                                                              int64_t count, plumb_probe_fn probe,

@@ -256,6 +256,14 @@ class Evaluator {
     return {logits, logits == nullptr ? 0 : size_ * vocab_size_};
   }
 
+  // Returns the loss of each target of the last run, [rows, n / rows], 0 where there is none.
+  Span<const float> Losses() const noexcept {
+    const float* const losses = plumb_evaluator_losses(handle_.get());
+    return {losses, losses == nullptr ? 0 : size_};
+  }
+  // Ends a run before its next op: Code::kCancelled. Any thread, and signal handlers.
+  void Cancel() const noexcept { plumb_evaluator_cancel(handle_.get()); }
+
   // Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::GetTensor<const float>([&](plumb_tensor* tensor, plumb_error** error) {
@@ -263,7 +271,7 @@ class Evaluator {
     });
   }
   // Calls probe(info), with a const ProbeInfo&, in each further run, like Trainer::SetProbe.
-  // Requires: options.gradients.
+  // Without options.gradients there are points of activations only.
   template <class Probe>
   Result<void> SetProbe(const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));

@@ -329,9 +329,11 @@ class Emitter : public FormulaBackend {
     Attrs attrs;
     if (options_.label_smoothing > 0) attrs.Set("label_smoothing", options_.label_smoothing);
     if (options_.z_loss > 0) attrs.Set("z_loss", options_.z_loss);
+    if (options_.output_losses) attrs.Set("rows", true);
     const std::vector<ValueId> outputs =
         b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
     b_.Output("loss", outputs[0]);
+    if (options_.output_losses) b_.Output("losses", outputs.back());
     const bool has_objective = options_.label_smoothing > 0 || options_.z_loss > 0;
     std::vector<ValueId> terms = {outputs[has_objective ? 2 : 0]};
     terms.insert(terms.end(), extra_losses_.begin(), extra_losses_.end());

@@ -34,6 +34,8 @@ struct BuildOptions {
   int64_t batch = 1;
   int64_t seq = 1;
   bool output_logits = false;  // kTrain, kEval: adds the output "logits", f32[batch, seq, vocab]
+  bool output_losses = false;  // kTrain, kEval: adds the output "losses", f32[batch * seq], which
+                               // is 0 where there is no target
   bool drop = true;            // kTrain: false sets p = 0 in every drop() and drop_path()
   // kTrain: attributes of op cross_entropy. If one is above 0, or experts have a balance loss, the
   // program has an output "objective", which is to be differentiated instead of "loss".

@@ -271,6 +271,9 @@ absl::StatusOr<int64_t> CountTargets(const int32_t* targets, int64_t rows, int64
   return count;
 }
 
+// Returns true if the last output is the loss of each row.
+bool OutputsRows(const Attrs& attrs) { return attrs.GetBool("rows", false); }
+
 // -- Shape rules
 
 absl::Status CheckLogitsAndTargets(const OpTypes& types) {
@@ -297,6 +300,7 @@ absl::StatusOr<std::vector<TensorType>> InferCrossEntropy(const OpTypes& types) 
   }
   std::vector<TensorType> outputs = {F32({1}), F32({types.in(0).shape.rows()})};
   if (!objective.IsCrossEntropy()) outputs.push_back(outputs.front());
+  if (OutputsRows(types.attrs)) outputs.push_back(outputs[1]);
   return outputs;
 }
 
@@ -329,7 +333,7 @@ std::vector<ValueId> VjpCrossEntropy(GraphBuilder& b, const Node& node,
                             attrs));
   };
   add(0, {});
-  add(2, node.attrs);
+  if (!Objective(node.attrs).IsCrossEntropy()) add(2, node.attrs);
   if (terms.empty()) return {kNoValue, kNoValue};
   if (terms.size() == 1) return {terms[0], kNoValue};
   return {b.Apply("combine", terms, Attrs({{"coefs", std::vector<double>{1, 1}}})), kNoValue};
@@ -339,8 +343,9 @@ std::vector<ValueId> VjpCrossEntropy(GraphBuilder& b, const Node& node,
 
 class CrossEntropyKernel : public Kernel {
  public:
-  CrossEntropyKernel(const TensorType& logits, const Objective& objective)
-      : objective_(objective),
+  CrossEntropyKernel(const TensorType& logits, const Attrs& attrs)
+      : objective_(attrs),
+        rows_output_(OutputsRows(attrs) ? (objective_.IsCrossEntropy() ? 2 : 3) : 0),
         rows_(logits.shape.rows()),
         vocabulary_(logits.shape.last()),
         is_bf16_(logits.dtype == DType::kBF16),
@@ -361,11 +366,15 @@ class CrossEntropyKernel : public Kernel {
       if (objective_.label_smoothing > 0) fns_.sum(rows, scratch);
     });
     double sum = 0, more = 0;
+    float* const losses = rows_output_ == 0 ? nullptr : args.out_f32(rows_output_);
     for (int64_t r = 0; r < rows_; ++r) {
+      if (losses != nullptr) losses[r] = 0;
       if (targets[r] < 0) continue;
       const int64_t at = r * vocabulary_ + targets[r];
       const float logit = is_bf16_ ? FloatFromBf16(args.bf16(0)[at]) : args.f32(0)[at];
-      sum += static_cast<double>(lse[r]) - static_cast<double>(logit);
+      const double loss = static_cast<double>(lse[r]) - static_cast<double>(logit);
+      sum += loss;
+      if (losses != nullptr) losses[r] = static_cast<float>(loss);
       if (!objective_.IsCrossEntropy()) more += MoreThan(lse[r], logit, scratch[r]);
     }
     const auto mean = [count](double total) {
@@ -389,6 +398,7 @@ class CrossEntropyKernel : public Kernel {
   }
 
   const Objective objective_;
+  const size_t rows_output_;  // 0: there is none
   const int64_t rows_;
   const int64_t vocabulary_;
   const bool is_bf16_;
@@ -397,7 +407,7 @@ class CrossEntropyKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyKernel(const OpTypes& types) {
-  return std::make_unique<CrossEntropyKernel>(types.in(0), Objective(types.attrs));
+  return std::make_unique<CrossEntropyKernel>(types.in(0), types.attrs);
 }
 
 class CrossEntropyGradKernel : public Kernel {
@@ -456,6 +466,7 @@ absl::Status ReferenceCrossEntropy(const ReferenceArgs& args) {
     args.out(1)[static_cast<size_t>(r)] = lse;
     if (const int32_t target = args.i(1)[static_cast<size_t>(r)]; target >= 0) {
       sum += lse - x[target];
+      if (OutputsRows(args.attrs)) args.outputs.back()->f[static_cast<size_t>(r)] = lse - x[target];
       double mean = 0;
       for (int64_t j = 0; j < n; ++j) mean += (lse - x[j]) / static_cast<double>(n);
       const double e = objective.label_smoothing;

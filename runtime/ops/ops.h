@@ -115,6 +115,7 @@
 //       lse - logit[target]; ignores targets < 0, fails if others are outside [0,V); 0 if no target is left
 //       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
 //       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is the same
+//       {rows}: a last output, losses[R], lse - logit[target] of each row, 0 without a target; no gradient
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) {label_smoothing, z_loss} -> like logits
 //   host_loss(logits f32[..,V], loss i32[2]) -> loss[1], dlogits   calls a function of the host, of which `loss`
 //       is the address (host_loss.h)

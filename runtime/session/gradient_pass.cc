@@ -14,6 +14,7 @@ BuildOptions TrainingProgram(int64_t rows, WeightFormat weights, bool logits) {
   options.batch = rows;
   options.weights = weights;
   options.output_logits = logits;
+  options.output_losses = true;
   options.drop = false;
   return options;
 }
@@ -25,7 +26,7 @@ absl::StatusOr<int64_t> GradientPass::Plan(const ModelContext* context, WeightFo
   ExecutableCache executables(context, TrainingProgram(rows, weights, logits), /*gradients=*/true);
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(max_seq));
   const int64_t floats = ParameterLayout(context->parameters).size +
-                         StateLayout(context->states).size +
+                         StateLayout(context->states).size + rows * max_seq +
                          (logits ? rows * max_seq * context->model.dims.vocab_size : 0);
   return workspace + BatchInputs::Bytes(context->model, rows, max_seq) + 2 * kAlignment +
          floats * SizeOf(DType::kF32);
@@ -33,12 +34,14 @@ absl::StatusOr<int64_t> GradientPass::Plan(const ModelContext* context, WeightFo
 
 GradientPass::GradientPass(const ModelContext* context, const ParameterStore* parameters,
                            const PackedWeights* weights, int64_t rows, int64_t max_seq, bool logits,
-                           int threads)
+                           int threads, const std::atomic<bool>* cancelled)
     : parameters_(parameters),
       weights_(weights),
       threads_(threads),
+      cancelled_(cancelled),
       inputs_(context->model, rows, max_seq),
       loss_(kAlignment),
+      losses_(rows * max_seq * SizeOf(DType::kF32)),
       logits_(logits ? rows * max_seq * context->model.dims.vocab_size * SizeOf(DType::kF32) : 0),
       gradients_(parameters->layout().size * SizeOf(DType::kF32)),
       states_(parameters->states().size * SizeOf(DType::kF32)),
@@ -52,6 +55,8 @@ absl::Status GradientPass::Bind(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   if (logits_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits_.data()));
+  PLUMB_RETURN_IF_ERROR(executable->Bind("losses", losses_.data()));
+  executable->SetCancelFlag(cancelled_);
   return executable->Bind("loss", loss_.data());
 }
 

@@ -6,6 +6,7 @@
 #ifndef PLUMB_RUNTIME_SESSION_GRADIENT_PASS_H_
 #define PLUMB_RUNTIME_SESSION_GRADIENT_PASS_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -27,19 +28,22 @@ class GradientPass {
 
   // Creates a pass over [rows, seq] ids, seq <= max_seq. `context`, `parameters` and `weights` must
   // outlive it; `weights` are packed from `parameters`, and their format is the format of
-  // computation. Each Run reads the current values. Requires: no `logits` in bf16, where they are
+  // computation. Each Run reads the current values, and ends with kCancelled once `*cancelled` is
+  // true; null: it is not cancelled. Requires: no `logits` in bf16, where they are
   // f32 only as an output that nothing reads.
   GradientPass(const ModelContext* context, const ParameterStore* parameters,
                const PackedWeights* weights, int64_t rows, int64_t max_seq, bool logits,
-               int threads);
+               int threads, const std::atomic<bool>* cancelled = nullptr);
 
   // Returns the mean loss in nats over the targets that are not negative. `probe` has the same
   // context and format; it may be null.
   absl::StatusOr<double> Run(const BatchIds& ids, int64_t seq, Probe* probe);
 
-  // Results of the last Run: logits [rows, seq, vocab_size] (requires: created with `logits`), and
-  // gradients in the layout of the parameters.
+  // Results of the last Run: logits [rows, seq, vocab_size] (requires: created with `logits`), the
+  // losses [rows, seq] in nats, 0 where there is no target, and gradients in the layout of the
+  // parameters.
   const float* logits() const { return logits_.as<float>(); }
+  const float* losses() const { return losses_.as<float>(); }
   const float* gradients() const { return gradients_.as<float>(); }
 
  private:
@@ -48,8 +52,9 @@ class GradientPass {
   const ParameterStore* const parameters_;
   const PackedWeights* const weights_;
   const int threads_;
+  const std::atomic<bool>* const cancelled_;
   BatchInputs inputs_;
-  AlignedBuffer loss_, logits_, gradients_;
+  AlignedBuffer loss_, losses_, logits_, gradients_;
   AlignedBuffer states_;  // norm states that the program writes
   AlignedBuffer random_;  // an input of drop ops, here with p = 0
   ExecutableCache executables_;

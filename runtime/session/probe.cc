@@ -210,19 +210,17 @@ std::vector<ProbePoint> DefaultProbePoints(std::vector<ProbePoint> points) {
   return Take(std::move(points), chosen);
 }
 
-absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
-                                                        WeightFormat format,
-                                                        const std::vector<std::string>& frozen) {
-  BuildOptions options;
-  options.frozen = frozen;
-  options.weights = format;
-  options.program = Program::kTrain;
-  options.seq = context.model.dims.context_length;
+namespace {
+
+// Returns the points of a program, without `gradients` those of activations only.
+absl::StatusOr<std::vector<ProbePoint>> ListProgramPoints(const ModelContext& context,
+                                                          const BuildOptions& options,
+                                                          bool gradients) {
   PLUMB_ASSIGN_OR_RETURN(const Graph forward,
                          BuildForward(context.model, context.parameters, *context.ops, options));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<StreamPoint> streams,
                          ListStreams(context.model, context.parameters, *context.ops, options));
-  PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, /*gradients=*/true));
+  PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, gradients));
 
   // Values in execution order, each followed by its names as a stream.
   const Ids ids = IdsByName(graph);
@@ -243,17 +241,32 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
       AddComputedPoints(graph, node, value, &points);
     }
   }
-  const Gradients gradients(forward, graph);
+  if (!gradients) return points;
+  const Gradients names(forward, graph);
   const size_t activations = points.size();
   for (size_t i = 0; i < activations; ++i) {
     if (points[i].reading != Reading::kValue) continue;
-    std::string gradient = gradients.GetName(points[i].value);
+    std::string gradient = names.GetName(points[i].value);
     if (!gradient.empty()) points.push_back({Kind::kGradient, points[i].name, std::move(gradient)});
   }
-  for (const ParameterLayout::Entry& entry : ParameterLayout(context.parameters, frozen).entries) {
+  for (const ParameterLayout::Entry& entry :
+       ParameterLayout(context.parameters, options.frozen).entries) {
     if (!entry.is_frozen()) points.push_back({Kind::kParameter, entry.name, entry.name});
   }
   return points;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
+                                                        WeightFormat format,
+                                                        const std::vector<std::string>& frozen) {
+  BuildOptions options;
+  options.frozen = frozen;
+  options.weights = format;
+  options.program = Program::kTrain;
+  options.seq = context.model.dims.context_length;
+  return ListProgramPoints(context, options, /*gradients=*/true);
 }
 
 absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint> points,
@@ -280,11 +293,24 @@ absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context
                                                      WeightFormat format,
                                                      const std::vector<std::string>& frozen) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context, format, frozen));
-  if (!globs.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(points, SelectProbePoints(std::move(points), globs));
-    return std::unique_ptr<Probe>(new Probe(points));
+  return Of(std::move(points), globs);
+}
+
+absl::StatusOr<std::unique_ptr<Probe>> Probe::CreateForward(const ModelContext& context,
+                                                            const BuildOptions& program,
+                                                            absl::Span<const std::string> globs) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points,
+                         ListProgramPoints(context, program, /*gradients=*/false));
+  return Of(std::move(points), globs);
+}
+
+absl::StatusOr<std::unique_ptr<Probe>> Probe::Of(std::vector<ProbePoint> points,
+                                                 absl::Span<const std::string> globs) {
+  if (globs.empty()) {
+    return std::unique_ptr<Probe>(new Probe(DefaultProbePoints(std::move(points))));
   }
-  return std::unique_ptr<Probe>(new Probe(DefaultProbePoints(std::move(points))));
+  PLUMB_ASSIGN_OR_RETURN(points, SelectProbePoints(std::move(points), globs));
+  return std::unique_ptr<Probe>(new Probe(points));
 }
 
 Probe::Probe(const std::vector<ProbePoint>& points) {

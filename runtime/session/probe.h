@@ -96,6 +96,11 @@ class Probe {
                                                        WeightFormat format = WeightFormat::kF32,
                                                        const std::vector<std::string>& frozen = {});
 
+  // Creates a probe of the activations of a program without a backward pass.
+  static absl::StatusOr<std::unique_ptr<Probe>> CreateForward(const ModelContext& context,
+                                                              const BuildOptions& program,
+                                                              absl::Span<const std::string> globs);
+
   // Sets an observer, called for activations and their gradients in each micro-batch, right after
   // the node that computes them, and for parameters and their gradients by End.
   void SetObserver(ProbeObserver observer);
@@ -132,6 +137,9 @@ class Probe {
     std::vector<Read> reads;
   };
   explicit Probe(const std::vector<ProbePoint>& points);
+  // Creates a probe of those points that `globs` select.
+  static absl::StatusOr<std::unique_ptr<Probe>> Of(std::vector<ProbePoint> points,
+                                                   absl::Span<const std::string> globs);
   const Watch& FindWatch(const Executable& executable);
   void ReadValue(const Executable& executable, ValueId id, const Read& read, int threads);
   void Observe(size_t slot, const TensorType& type, const void* data, const TensorStats& stats);

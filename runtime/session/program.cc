@@ -91,7 +91,7 @@ std::string MakeKey(const ModelContext& context, const BuildOptions& options, bo
                     const OptimizeOptions& optimize) {
   return absl::StrCat(
       static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ", options.batch,
-      " ", options.seq, " ", options.output_logits, options.drop, " ",
+      " ", options.seq, " ", options.output_logits, options.output_losses, options.drop, " ",
       absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ", options.weighs_loss,
       options.counts_loads, options.host_loss_passes, " ", gradients, optimize.recompute_blocks,
       optimize.gradient_norms, " ", absl::StrJoin(optimize.disabled, ","), " ",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the descriptions of norms, models and their passes in plumb.h with the modules below.
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -302,6 +304,91 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
               HasSubstr("no probe point matches \"logit\""));
 }
 
+TEST_F(ReportTest, EvaluatorsReturnTheLossOfEachTarget) {
+  const ModelHandle model = CreateWithWeights();
+  const std::vector<int32_t> inputs = {1, 4, 2, 0, 3, 3, 1, 0},
+                             targets = {4, -1, 0, 3, 3, 1, -1, 2};
+  for (const int32_t gradients : {0, 1}) {
+    const EvaluatorHandle evaluator = Evaluator(model, gradients);
+    EXPECT_EQ(plumb_evaluator_losses(evaluator.get), nullptr);
+    double mean = 0, sum = 0;
+    EXPECT_PLUMB_OK(
+        plumb_evaluator_run(evaluator.get, inputs.data(), targets.data(), 8, &mean, err));
+    const float* const losses = plumb_evaluator_losses(evaluator.get);
+    const float* const logits = plumb_evaluator_logits(evaluator.get);
+    ASSERT_NE(losses, nullptr);
+    for (size_t at = 0; at < 8; ++at) {
+      sum += static_cast<double>(losses[at]);
+      double total = 0;
+      for (size_t j = 0; j < 5; ++j) total += std::exp(static_cast<double>(logits[5 * at + j]));
+      const double expected =
+          targets[at] < 0
+              ? 0
+              : std::log(total) -
+                    static_cast<double>(logits[5 * at + static_cast<size_t>(targets[at])]);
+      EXPECT_NEAR(static_cast<double>(losses[at]), expected, 1e-6) << at;
+    }
+    EXPECT_NEAR(sum / 6, mean, 1e-6);
+    if (gradients != 0) continue;
+    EXPECT_PLUMB_OK(plumb_evaluator_run(evaluator.get, inputs.data(), nullptr, 8, nullptr, err));
+    EXPECT_EQ(plumb_evaluator_losses(evaluator.get), nullptr) << "there were no targets";
+  }
+}
+
+TEST_F(ReportTest, HiddenStatesNeedNoGradients) {
+  const ModelHandle model = CreateWithWeights();
+  const EvaluatorHandle without = Evaluator(model, 0), with = Evaluator(model, 1);
+  const plumb_probe_fn keep = [](void* user, const plumb_probe* probe) -> int32_t {
+    EXPECT_EQ(probe->kind, PLUMB_PROBE_ACTIVATION);
+    const auto* const data = static_cast<const float*>(probe->data);
+    (*static_cast<std::map<std::string, std::vector<float>>*>(user))[probe->name] = {
+        data, data + probe->elements};
+    return 0;
+  };
+  const char* const points[] = {"layers.*.residual", "end.residual", "logits"};
+  std::map<std::string, std::vector<float>> seen[2];
+  for (const bool gradients : {false, true}) {
+    plumb_evaluator* const evaluator = gradients ? with.get : without.get;
+    EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator, points, 3, keep, &seen[gradients], err));
+    Loss(evaluator);
+  }
+  EXPECT_EQ(seen[0].count("layers.1.residual"), 1u);
+  EXPECT_EQ(seen[0].count("logits"), 1u);
+  for (const auto& [name, values] : seen[0]) {
+    EXPECT_LE(RelativeError(values, seen[1][name]), 1e-6) << name;
+  }
+  for (const char* const point : {"grad.logits", "param.head.weight"}) {
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_probe, without.get, &point, 1,
+                      keep, nullptr),
+                HasSubstr("options.gradients"));
+  }
+}
+
+TEST_F(ReportTest, RunsOfEvaluatorsAreCancelled) {
+  const ModelHandle model = CreateWithWeights();
+  for (const int32_t gradients : {0, 1}) {
+    const EvaluatorHandle evaluator = Evaluator(model, gradients);
+    const double loss = Loss(evaluator.get);
+    const std::vector<int32_t> ids(16, 1);
+    const auto run = [&](plumb_error** error) {
+      return plumb_evaluator_run(evaluator.get, ids.data(), ids.data(), 16, nullptr, error);
+    };
+    plumb_evaluator_cancel(evaluator.get);
+    EXPECT_EQ(run(nullptr), PLUMB_STATUS_CANCELLED);
+    EXPECT_PLUMB_OK(run(err));
+    // During a run, from a callback.
+    const plumb_probe_fn cancel = [](void* user, const plumb_probe*) -> int32_t {
+      plumb_evaluator_cancel(static_cast<plumb_evaluator*>(user));
+      return 0;
+    };
+    const char* const first[] = {"embedding.residual"};
+    EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, first, 1, cancel, evaluator.get, err));
+    EXPECT_THAT(Fails(PLUMB_STATUS_CANCELLED, run), HasSubstr("the run was cancelled"));
+    EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
+    EXPECT_EQ(Loss(evaluator.get), loss);
+  }
+}
+
 TEST_F(ReportTest, RefusesGradientsThatWereNotRequested) {
   const ModelHandle model = CreateWithWeights();
   const EvaluatorHandle evaluator = Evaluator(model, 0);
@@ -310,9 +397,6 @@ TEST_F(ReportTest, RefusesGradientsThatWereNotRequested) {
   EXPECT_THAT(
       Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
       HasSubstr("options.gradients"));
-  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr,
-                    0, nullptr, nullptr),
-              HasSubstr("options.gradients"));
   auto options = MakeStruct<plumb_evaluator_options>();
   options.gradients = 1;
   options.weights = PLUMB_WEIGHTS_INT8;

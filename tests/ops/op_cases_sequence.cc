@@ -535,6 +535,16 @@ void AddCrossEntropyCases(Shape logits, std::vector<int32_t> targets, const std:
   cases->push_back(forward);
   cases->push_back(InBf16(forward, {0}));
 
+  OpCase by_row = forward;
+  by_row.name += " rows";
+  by_row.attrs = {{"rows", true}};
+  cases->push_back(by_row);
+  cases->push_back(InBf16(by_row, {0}));
+  by_row.name += " smoothed";
+  by_row.attrs.Set("label_smoothing", 0.1);
+  by_row.differentiated_outputs = {2};
+  cases->push_back(by_row);
+
   OpCase grad;
   grad.op = "cross_entropy_grad";
   grad.name = forward.name;

@@ -182,6 +182,25 @@ class Describing(unittest.TestCase):
         with self.assertRaisesRegex(plumb.Error, "gradients"):
             plumb.Evaluator(evaluated, 2).gradient(0)
 
+    def test_an_evaluator_has_losses_hidden_states_and_an_end(self):
+        evaluated = model()
+        evaluator = plumb.Evaluator(evaluated, 2)
+        inputs, targets = COUNT[:8] * 2, COUNT[1:8] + [-1] + COUNT[1:9]
+        losses = evaluator.losses(inputs, targets)
+        self.assertEqual(losses.shape, (2, 8))
+        self.assertEqual(losses[0, 7], 0)
+        mean = sum(map(sum, losses.tolist())) / 15
+        self.assertAlmostEqual(evaluator.loss(inputs, targets), mean, places=6)
+        states = []
+        evaluator.probe(lambda probe: states.append((probe.name, probe.shape)), ["layers.0.residual"])
+        evaluator.loss(inputs, targets)
+        self.assertEqual(states, [("layers.0.residual", (2, 8, 8))])
+        with self.assertRaisesRegex(plumb.Error, "options.gradients|activations only"):
+            evaluator.probe(print, ["grad.logits"])
+        evaluator.probe(lambda probe: evaluator.cancel(), ["embedding.residual"])
+        with self.assertRaises(plumb.Cancelled):
+            evaluator.loss(inputs, targets)
+
     def test_a_session_is_profiled(self):
         session = plumb.Session(model())
         session.profile()

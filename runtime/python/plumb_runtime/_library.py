@@ -116,6 +116,8 @@ PLAIN: dict[str, tuple[list[Any], Any]] = {
     "session_finish_reason": ([c_void_p], c_int32),
     "session_cancel": ([c_void_p], None),
     "evaluator_logits": ([c_void_p], POINTER(c_float)),
+    "evaluator_losses": ([c_void_p], POINTER(c_float)),
+    "evaluator_cancel": ([c_void_p], None),
 }
 FREED = ("error", "runtime", "spec", "model", "tokenizer", "decoder", "trainer", "session", "evaluator")
 

@@ -54,6 +54,19 @@ class Evaluator(Object):
             call("evaluator_run", handle, of_inputs, of_targets, n, byref(loss))
         return loss.value
 
+    def losses(self, inputs: Ids, targets: Ids) -> memoryview[float]:
+        """Returns the loss of each target [rows, n / rows] in nats, 0 where there is none, valid until the next call. The
+        exponential of their mean is the perplexity."""
+        of_inputs, of_targets, n, _kept = pairs(inputs, targets)
+        with self._use() as handle:
+            call("evaluator_run", handle, of_inputs, of_targets, n, None)
+            losses = function("evaluator_losses")(handle)
+            return floats(ctypes.addressof(losses.contents), (self._rows, n // self._rows), handle)[0]
+
+    def cancel(self) -> None:
+        """Ends a call before its next op, with Cancelled. Any thread."""
+        function("evaluator_cancel")(self._live())
+
     def logits(self, inputs: Ids) -> memoryview[float]:
         """Returns logits [rows, n / rows, vocab_size], valid until the next call, without a copy (numpy.asarray makes
         none either)."""
@@ -77,8 +90,8 @@ class Evaluator(Object):
         return {tensor.name: tensor for tensor in map(self.gradient, range(len(self._model)))}
 
     def probe(self, probe: Optional[Callable[[Probe], object]], points: Sequence[str] = ()) -> None:
-        """Calls probe(Probe) for tensors in each further loss(), like Trainer.probe; None turns it off. Requires
-        `gradients`."""
+        """Calls probe(Probe) for tensors in each further call, like Trainer.probe; None turns it off. Without
+        `gradients` there are activations only, such as "layers.3.residual"."""
         of_model = self._model._live()
         tell, names = (structs.ProbeFn(), None) if probe is None else callback_of(probe, points, of_model)
         with self._use() as handle:
