@@ -97,6 +97,10 @@ struct ModelState {
   absl::Status CheckInputs(const int32_t* inputs, size_t count, size_t seq) const;
 };
 
+// Creates a model without weights.
+absl::StatusOr<std::shared_ptr<ModelState>> CreateModelState(
+    const std::shared_ptr<RuntimeState>& runtime, const ModelSpec& spec);
+
 // Converts PLUMB_WEIGHTS_F32 and so on.
 absl::StatusOr<WeightFormat> GetFormat(int32_t weights);
 

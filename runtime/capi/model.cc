@@ -18,6 +18,7 @@
 #include "runtime/capi/runtime_core.h"
 #include "runtime/capi/trainer_file.h"
 #include "runtime/formats/safetensors.h"
+#include "runtime/model/init_rules.h"
 #include "runtime/session/probe.h"
 #include "runtime/spec/sublayer_numbers.h"
 
@@ -148,6 +149,23 @@ absl::Status WriteTensor(const ModelState& model, int64_t i, float* data, plumb_
   return CopyOut(TensorAt(entry->name, entry->shape, data), "tensor", tensor);
 }
 
+absl::StatusOr<std::shared_ptr<ModelState>> CreateModelState(
+    const std::shared_ptr<RuntimeState>& runtime, const ModelSpec& spec) {
+  auto state = std::make_shared<ModelState>();
+  state->runtime = runtime;
+  absl::StatusOr<std::unique_ptr<ModelContext>> context =
+      runtime->runtime->impl().MakeContext(spec);
+  runtime->LogWarnings();
+  if (!context.ok()) return context.status();
+  state->context = *std::move(context);
+  if (state->vocab_size() == 0) {
+    return absl::InvalidArgumentError(
+        "the model has no vocab_size: set it, to that of the tokenizer for a text");
+  }
+  for (const std::string& warning : state->context->model.warnings) runtime->Warn(warning);
+  return state;
+}
+
 namespace {
 
 plumb_model_info GetInfo(const ModelContext& context) {
@@ -166,22 +184,6 @@ plumb_model_info GetInfo(const ModelContext& context) {
   given.bidirectional = context.model.bidirectional ? 1 : 0;
   given.token_types = static_cast<int32_t>(context.model.token_types);
   return given;
-}
-
-absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const ModelSpec& spec) {
-  auto state = std::make_shared<ModelState>();
-  state->runtime = runtime.state;
-  absl::StatusOr<std::unique_ptr<ModelContext>> context =
-      runtime.state->runtime->impl().MakeContext(spec);
-  runtime.state->LogWarnings();
-  if (!context.ok()) return context.status();
-  state->context = *std::move(context);
-  if (state->vocab_size() == 0) {
-    return absl::InvalidArgumentError(
-        "the model has no vocab_size: set it, to that of the tokenizer for a text");
-  }
-  for (const std::string& warning : state->context->model.warnings) runtime.state->Warn(warning);
-  return new plumb_model{std::move(state)};
 }
 
 // Returns the store into which weights are drawn or read. It is created once, so that pointers to
@@ -304,9 +306,10 @@ plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, 
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (spec == nullptr) return NullArgument("spec");
     if (model == nullptr) return NullArgument("model");
-    absl::StatusOr<plumb_model*> made = plumb::capi::CreateModel(*runtime, spec->spec);
-    if (made.ok()) *model = *made;
-    return made.status();
+    PLUMB_ASSIGN_OR_RETURN(std::shared_ptr<ModelState> made,
+                           plumb::capi::CreateModelState(runtime->state, spec->spec));
+    *model = new plumb_model{std::move(made)};
+    return absl::OkStatus();
   });
 }
 
@@ -350,18 +353,13 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
   });
 }
 
-plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error** error) {
+plumb_status plumb_model_load(plumb_model* model, const char* path, char** left,
+                              plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
-    return plumb::capi::Load(plumb::SafetensorsFile::Open(path), model->state.get());
-  });
-}
-
-plumb_status plumb_model_load_partial(plumb_model* model, const char* path, char** left,
-                                      plumb_error** error) {
-  return Call(model, "model", error, [&]() -> absl::Status {
-    if (path == nullptr) return NullArgument("path");
-    if (left == nullptr) return NullArgument("left");
+    if (left == nullptr) {
+      return plumb::capi::Load(plumb::SafetensorsFile::Open(path), model->state.get());
+    }
     PLUMB_ASSIGN_OR_RETURN(const std::string names,
                            plumb::capi::LoadPartial(path, model->state.get()));
     return plumb::capi::WriteText(names, left);
@@ -393,12 +391,24 @@ plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_
   });
 }
 
-plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_error** error) {
+plumb_status plumb_model_save(const plumb_model* model, const char* path, const char* tensors,
+                              plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
+    std::vector<plumb::TensorToWrite> saved = model->state->parameters->Tensors();
+    if (tensors != nullptr) {
+      const auto differs = [&](const plumb::TensorToWrite& tensor) {
+        return !plumb::MatchesPattern(tensors, tensor.name);
+      };
+      saved.erase(std::remove_if(saved.begin(), saved.end(), differs), saved.end());
+      if (saved.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensors: no tensor of the model matches \"", tensors, "\""));
+      }
+    }
     return plumb::WriteSafetensors(
-        path, model->state->parameters->Tensors(),
+        path, saved,
         {{"plumb", plumb::PlumbVersion()}, {"model", model->state->context->model.name}});
   });
 }

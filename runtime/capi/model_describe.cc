@@ -2,6 +2,7 @@
 // plumb_model_describe: the resolved model as JSON. Fields:
 // runtime/include/schemas/model.schema.json.
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -123,7 +124,9 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   for (const LayerGroup& group : stack.groups) Write(group, &json);
   json.EndArray();
   json.TextList("end", stack.end);
-  json.TextList("adapter", stack.adapter);
+  std::vector<std::string> adapter;
+  for (const AdapterStatement& statement : stack.adapter) adapter.push_back(statement.text);
+  json.TextList("adapter", adapter);
   json.Number("norm_sites", stack.routes.norm_sites);
   json.Text("identity_route", stack.routes.identity.ToString());
   json.Number("norms_before_head", stack.routes.identity.end_norms);

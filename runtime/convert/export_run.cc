@@ -167,30 +167,15 @@ absl::StatusOr<std::vector<WeightUpdate>> ReadUpdates(api::Model* model,
   return updates;
 }
 
-// Returns the run with its model without the adapter, and with the updates added to the weights.
-absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
-                                      const std::vector<WeightUpdate>& updates) {
+// Returns the run with its model without the adapter, whose updates are added to the weights.
+absl::StatusOr<RunModel> MergeAdapter(RunModel* run) {
   v1::Model message;
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(run->text, "model.pbtxt", &message, &locations));
   *message.mutable_adapter() = v1::Placement();
-  const std::string text = textproto::PrintText(message);
-  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, "model.pbtxt")));
-  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
-  PLUMB_RETURN_IF_ERROR(ToStatus(model.Init(0)));
-  PLUMB_ASSIGN_OR_RETURN(const Tensors from, GetTensors(&run->model));
-  PLUMB_ASSIGN_OR_RETURN(const Tensors to, GetTensors(&model));
-  if (from.size() != to.size() + 2 * updates.size()) {
-    return absl::InvalidArgumentError("the adapter has more than two tensors for an update");
-  }
-  for (const auto& [name, tensor] : to) {
-    std::copy_n(from.at(name).data.data(), tensor.data.size(), tensor.data.data());
-  }
-  for (const auto& [weight, update] : updates) {
-    update.AddTo(to.at(weight).data.data(), /*transposed=*/false);
-  }
-  model.Changed();
-  return RunModel{run->run, run->checkpoint, run->step, text, std::move(model)};
+  PLUMB_ASSIGN_OR_RETURN(api::Model merged, ToStatus(run->model.Merge()));
+  return RunModel{run->run, run->checkpoint, run->step, textproto::PrintText(message),
+                  std::move(merged)};
 }
 
 // Returns the names in `names` whose tensors differ between `a` and `b`, or are not in both.
@@ -579,7 +564,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
                          ReadUpdates(&opened.model, description));
   std::optional<RunModel> adapted;  // owns the tensors of `updates`
   if (!updates.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(RunModel merged, MergeAdapter(runtime, &opened, updates));
+    PLUMB_ASSIGN_OR_RETURN(RunModel merged, MergeAdapter(&opened));
     adapted = std::exchange(opened, std::move(merged));
     if (request.adapter) {
       PLUMB_RETURN_IF_ERROR(CheckOnlyAdapterChanged(runtime, &*adapted, &opened));

@@ -389,20 +389,18 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint
 /* Reads the weights from a safetensors file with plumb's names, in f32, which plumb_model_save or
  * plumb_trainer_save wrote; or from the content of one in memory, which is not kept. From a file of
  * PLUMB_STATE_OPTIMIZER tensors alone it reads the average of the weights (the recipe's ema_decay).
+ *
+ * If `left` is NULL, the file has all tensors of the model and no others. Otherwise those that both
+ * have are read, and the model keeps the others, such as a new head, or the base of an adapter:
+ * *left becomes the tensors that only one of them has, one per line: "missing: head.weight" is not
+ * in the file, "surplus: value.weight" not in the model.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists missing, unknown and misshapen tensors;
- * PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer. The weights are unchanged. */
+ * PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer, and, with `left`, if it has no
+ * weights yet. The weights are unchanged. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
-                                                        plumb_error** error);
+                                                        char** left, plumb_error** error);
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
                                                                size_t size, plumb_error** error);
-/* Reads those weights of a file that the model has, and keeps the others, such as those of a new
- * head. *left becomes the tensors that only one of them has, one per line: "missing: head.weight"
- * is not in the file, "surplus: value.weight" not in the model.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists misshapen tensors; PLUMB_STATUS_FAILED_PRECONDITION
- * without weights, and while the model has a trainer. The weights are unchanged. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_partial(plumb_model* model,
-                                                                const char* path, char** left,
-                                                                plumb_error** error);
 /* Maps the weights of a file, like plumb_model_load but without reading it: a page is read at its
  * first use and shared by all processes that map the file, until this process writes to it. Tensors
  * whose offset is not a multiple of 64 bytes are copied; plumb's files have none if every dimension
@@ -432,10 +430,20 @@ typedef struct plumb_tensor_in_file {
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
                                                                const plumb_tensor_in_file* tensors,
                                                                int64_t count, plumb_error** error);
-/* Saves weights and buffers as safetensors. Replaces the file atomically: whatever happens it holds
- * the old content or the new. */
+/* Saves weights and buffers as safetensors: all of them if `tensors` is NULL, else those with a
+ * name that matches it, in which * is any text: "*.lora_*" saves the adapter `lora` alone, for
+ * plumb_model_load with `left`. Replaces the file atomically: whatever happens it holds the old
+ * content or the new.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT if nothing matches. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
-                                                        plumb_error** error);
+                                                        const char* tensors, plumb_error** error);
+
+/* Creates a model without the adapter of `model`, with its updates added to the weights that they
+ * adapt, in f32. It computes the same, except for rounding.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a model without an adapter, or whose adapter does
+ * anything else than add low-rank updates; PLUMB_STATUS_RESOURCE_EXHAUSTED. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_merge(const plumb_model* model,
+                                                         plumb_model** merged, plumb_error** error);
 
 /* View of a tensor: row-major, not a copy. */
 typedef struct plumb_tensor {

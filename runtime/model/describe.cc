@@ -22,8 +22,8 @@ namespace {
 
 // Describes a statement of an adapter at projection `name`: as an update of its weight if it adds
 // "scale * up(down(input))", with dropout of the input or without, else as it is.
-std::string DescribeUpdate(const std::string& name, const Statement& statement,
-                           const ScalarScope& scope) {
+AdapterStatement DescribeUpdate(const std::string& name, const Statement& statement,
+                                const ScalarScope& scope) {
   // Returns the argument of a call of a projection without bias, else null.
   const auto argument = [&scope](const Expr* expr) -> const Expr* {
     for (const LinearSpec& linear : scope.placement->linear) {
@@ -32,7 +32,8 @@ std::string DescribeUpdate(const std::string& name, const Statement& statement,
     }
     return nullptr;
   };
-  const std::string as_it_is = absl::StrCat(name, ": ", statement.ToString());
+  AdapterStatement as_it_is;
+  as_it_is.text = absl::StrCat(name, ": ", statement.ToString());
   const std::string& target = statement.target;
   const Expr& sum = statement.value;
   const bool adds = sum.kind == Expr::Kind::kBinary && sum.name == "+" &&
@@ -49,8 +50,14 @@ std::string DescribeUpdate(const std::string& name, const Statement& statement,
   if (input != nullptr && input->name == "drop") input = &input->args[0];
   if (!scale.ok() || input == nullptr || input->ToString() != "input") return as_it_is;
   const std::string prefix = name.substr(0, name.rfind('.'));
-  return absl::StrFormat("%s.weight += %.17g * %s.%s.weight * %s.%s.weight", name, *scale, prefix,
-                         up->name, prefix, down->name);
+  AdapterStatement update;
+  update.weight = absl::StrCat(name, ".weight");
+  update.up = absl::StrCat(prefix, ".", up->name, ".weight");
+  update.down = absl::StrCat(prefix, ".", down->name, ".weight");
+  update.scale = *scale;
+  update.text =
+      absl::StrFormat("%s += %.17g * %s * %s", update.weight, update.scale, update.up, update.down);
+  return update;
 }
 
 // Collects the norm of each slot in each layer by a walk of the model. Norms of "begin" count as
@@ -82,7 +89,7 @@ class SlotCollector : public NullBackend {
     }
   }
   // Returns StackDescription::adapter.
-  std::vector<std::string> updates() const { return updates_; }
+  std::vector<AdapterStatement> updates() const { return updates_; }
 
   // Returns the slots of layers first..last, sorted.
   std::vector<std::string> Slots(int64_t first, int64_t last) const {
@@ -114,7 +121,7 @@ class SlotCollector : public NullBackend {
   int64_t layer_ = 0;
   std::map<std::string, std::vector<int64_t>> replaced_;
   std::map<int64_t, std::set<std::string>> slots_;
-  std::vector<std::string> updates_;
+  std::vector<AdapterStatement> updates_;
 };
 
 void AddLines(const char* label, const std::vector<Statement>& statements,

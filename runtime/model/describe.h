@@ -35,12 +35,18 @@ struct LayerGroup {
   std::vector<LayerJacobian> jacobians;
 };
 
+// Statement of an adapter at a projection.
+struct AdapterStatement {
+  // "W.weight += 2 * up.weight * down.weight" for a low-rank update, with names of parameters
+  // without sharing; else "layers.0.attention.q: q = 2 * q".
+  std::string text;
+  std::string weight, up, down;  // parameters of a low-rank update; "": it is none
+  double scale = 0;
+};
+
 struct StackDescription {
   std::vector<std::string> begin, end;
-  // Low-rank updates of weights by the adapter, "W.weight += 2 * up.weight * down.weight" with
-  // names of parameters without sharing, and its other statements: "layers.0.attention.q: q = 2 *
-  // q".
-  std::vector<std::string> adapter;
+  std::vector<AdapterStatement> adapter;
   std::vector<LayerGroup> groups;
   Routes routes;
 };

@@ -31,6 +31,12 @@ absl::Status ModelSpec::Set(absl::string_view path, absl::string_view value) {
   return absl::OkStatus();
 }
 
+void ModelSpec::ClearAdapter() {
+  auto changed = std::make_shared<ModelProto>(*proto_);
+  *changed->message.mutable_adapter() = v1::Placement();
+  proto_ = std::move(changed);
+}
+
 std::string ModelSpec::ToText() const { return textproto::PrintText(proto_->message); }
 
 const std::string& ModelSpec::file() const { return proto_->file; }

@@ -27,6 +27,8 @@ class ModelSpec {
   // Sets one field by its path: Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
   absl::Status Set(absl::string_view path, absl::string_view value);
 
+  void ClearAdapter();
+
   std::string ToText() const;
   const std::string& file() const;
   int64_t vocab_size() const;  // 0: not set

@@ -59,9 +59,9 @@ TEST_F(CapiTest, TrainsBitForBitLikeASession) {
       EXPECT_EQ(info.step, step + 1);
     }
     const ScratchDir dir;
-    EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), nullptr, err));
     const ModelHandle loaded = Create(TinyModel().Text());
-    EXPECT_PLUMB_OK(plumb_model_load(loaded.get, dir.File("w").c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_load(loaded.get, dir.File("w").c_str(), nullptr, err));
     std::vector<float> expected;
     for (size_t i = 0; i < context->parameters.size(); ++i) {
       const int64_t n = context->parameters[i].shape.num_elements();

@@ -128,17 +128,18 @@ TEST_F(CapiTest, OutputsNeedTheirSize) {
 TEST_F(CapiTest, WeightsStayWhileATrainerLives) {
   const ScratchDir dir;
   const ModelHandle model = CreateWithWeights();
-  EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), nullptr, err));
   const plumb_trainer_options recipe = Recipe("batch_size: 1");
   {
     TrainerHandle trainer;
     EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &recipe, &trainer.get, err));
     EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_init, model.get, 1),
                 HasSubstr("the model has a trainer"));
-    Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load, model.get, dir.File("w").c_str());
+    Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load, model.get, dir.File("w").c_str(),
+          nullptr);
     Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load_memory, model.get, "x", 1);
   }
-  EXPECT_PLUMB_OK(plumb_model_load(model.get, dir.File("w").c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_load(model.get, dir.File("w").c_str(), nullptr, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
 }
 
@@ -203,7 +204,7 @@ TEST_F(CapiTest, TextsAndTokensAreTheCallers) {
 TEST_F(CapiTest, LoadsWeightsFromMemory) {
   const ScratchDir dir;
   const ModelHandle model = CreateWithWeights(11);
-  EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_save(model.get, dir.File("w").c_str(), nullptr, err));
   std::string content = ReadFile(dir.File("w")).value();
   const ModelHandle other = CreateWithWeights(12);
   EXPECT_NE(Weights(other.get), Weights(model.get));
@@ -217,16 +218,16 @@ TEST_F(CapiTest, LoadsWeightsFromMemory) {
 TEST_F(CapiTest, LoadsTheWeightsThatFit) {
   const ScratchDir dir;
   const ModelHandle two = CreateWithWeights(11);
-  EXPECT_PLUMB_OK(plumb_model_save(two.get, dir.File("two").c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_save(two.get, dir.File("two").c_str(), nullptr, err));
   TinyModel deeper;
   deeper.n_layer = 3;
   const ModelHandle three = Create(deeper.Text());
   char* none = nullptr;
-  Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load_partial, three.get,
-        dir.File("two").c_str(), &none);
+  Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_load, three.get, dir.File("two").c_str(),
+        &none);
   EXPECT_PLUMB_OK(plumb_model_init(three.get, 12, err));
-  EXPECT_PLUMB_OK(plumb_model_save(three.get, dir.File("three").c_str(), err));
-  const std::string left = GetText(plumb_model_load_partial, three.get, dir.File("two").c_str());
+  EXPECT_PLUMB_OK(plumb_model_save(three.get, dir.File("three").c_str(), nullptr, err));
+  const std::string left = GetText(plumb_model_load, three.get, dir.File("two").c_str());
   EXPECT_THAT(left, testing::StartsWith("missing: layers.2."));
   EXPECT_THAT(left, testing::Not(HasSubstr("layers.1.")));
   EXPECT_THAT(left, testing::Not(HasSubstr("surplus")));
@@ -236,14 +237,14 @@ TEST_F(CapiTest, LoadsTheWeightsThatFit) {
   EXPECT_PLUMB_OK(plumb_model_tensor(
       three.get, plumb_model_find_tensor(three.get, "layers.1.mlp.up.weight"), &read, err));
   EXPECT_EQ(std::memcmp(given.data, read.data, sizeof(float)), 0);
-  EXPECT_THAT(GetText(plumb_model_load_partial, two.get, dir.File("three").c_str()),
+  EXPECT_THAT(GetText(plumb_model_load, two.get, dir.File("three").c_str()),
               testing::StartsWith("surplus: layers.2."));
   TinyModel wider;
   wider.vocab_size = 6;
   const ModelHandle other = Create(wider.Text());
   EXPECT_PLUMB_OK(plumb_model_init(other.get, 1, err));
   const std::vector<float> before = Weights(other.get);
-  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load_partial, other.get,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load, other.get,
                     dir.File("two").c_str(), &none),
               HasSubstr("misshapen: "));
   EXPECT_EQ(Weights(other.get), before);

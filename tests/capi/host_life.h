@@ -56,7 +56,7 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
   if (!ok(plumb_spec_from_text(text.c_str(), "wide", &spec.get, error)) ||
       !ok(plumb_model_create(runtime, spec.get, &model.get, error)) ||
       !ok(weights_path == nullptr ? plumb_model_init(model.get, 1, error)
-                                  : plumb_model_load(model.get, weights_path, error)) ||
+                                  : plumb_model_load(model.get, weights_path, nullptr, error)) ||
       !ok(plumb_trainer_create(model.get, &recipe, &trainer.get, error)) ||
       !ok(plumb_trainer_run(trainer.get, fill, nullptr, nullptr, error)) ||
       !ok(plumb_trainer_gradient(trainer.get, 0, &gradient, error)) ||

@@ -108,7 +108,7 @@ TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {
     EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
     EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
-    EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), nullptr, err));
   }
   for (const char* const weights : {static_cast<const char*>(nullptr), path.c_str()}) {
     allocator.FailAt(-1);

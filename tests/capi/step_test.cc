@@ -84,11 +84,11 @@ TEST_F(FormulaStepTest, TrainersCountStepsAndFilesStoreThem) {
     }
     const std::string of_trainer = scratch_.File("trainer"), of_model = scratch_.File("model");
     EXPECT_PLUMB_OK(plumb_trainer_save(trainer.get, of_trainer.c_str(), err));
-    EXPECT_PLUMB_OK(plumb_model_save(model.get, of_model.c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_save(model.get, of_model.c_str(), nullptr, err));
     for (const std::string& path : {of_trainer, of_model}) {
       const ModelHandle loaded = LogitsTimes("step");
       EXPECT_NEAR(EvaluatedLoss(loaded.get), std::log(kLogits), 1e-6) << "step 0";
-      EXPECT_PLUMB_OK(plumb_model_load(loaded.get, path.c_str(), err));
+      EXPECT_PLUMB_OK(plumb_model_load(loaded.get, path.c_str(), nullptr, err));
       ExpectAtThree(loaded.get);
       const ModelHandle mapped = LogitsTimes("step");
       EXPECT_PLUMB_OK(plumb_model_map(mapped.get, path.c_str(), err));
@@ -101,7 +101,7 @@ TEST_F(FormulaStepTest, TrainersCountStepsAndFilesStoreThem) {
     EXPECT_PLUMB_OK(plumb_trainer_load(on.get, of_trainer.c_str(), err));
     EXPECT_NEAR(Step(on.get), LossTimes(4, dtype), tolerance);
     const ModelHandle again = LogitsTimes("step");
-    EXPECT_PLUMB_OK(plumb_model_load(again.get, of_model.c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_load(again.get, of_model.c_str(), nullptr, err));
     EXPECT_NEAR(Step(Train(again.get, dtype).get), LossTimes(1, dtype), tolerance);
   }
 }
@@ -109,9 +109,10 @@ TEST_F(FormulaStepTest, TrainersCountStepsAndFilesStoreThem) {
 TEST_F(FormulaStepTest, RefusesWeightsWithoutStep) {
   const ModelHandle plain = LogitsTimes("1"), model = LogitsTimes("step");
   const std::string path = scratch_.File("model");
-  EXPECT_PLUMB_OK(plumb_model_save(plain.get, path.c_str(), err));
-  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load, model.get, path.c_str()),
-              testing::HasSubstr("missing: step f32[1]"));
+  EXPECT_PLUMB_OK(plumb_model_save(plain.get, path.c_str(), nullptr, err));
+  EXPECT_THAT(
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load, model.get, path.c_str(), nullptr),
+      testing::HasSubstr("missing: step f32[1]"));
 }
 
 }  // namespace

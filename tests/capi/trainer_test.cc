@@ -48,7 +48,7 @@ class TrainerTest : public ::testing::Test {
   }
   std::string Save(const plumb_model* model, const std::string& name) {
     const std::string path = absl::StrCat(scratch_.path(), "/", name);
-    EXPECT_PLUMB_OK(plumb_model_save(model, path.c_str(), err));
+    EXPECT_PLUMB_OK(plumb_model_save(model, path.c_str(), nullptr, err));
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
@@ -108,7 +108,7 @@ TEST_F(TrainerTest, TrainerFileHasTheWeights) {
   const std::string path = absl::StrCat(scratch_.path(), "/trainer");
   EXPECT_PLUMB_OK(plumb_trainer_save(trainer.get, path.c_str(), err));
   const ModelHandle loaded = Create(WideModel()), mapped = Create(WideModel());
-  EXPECT_PLUMB_OK(plumb_model_load(loaded.get, path.c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_load(loaded.get, path.c_str(), nullptr, err));
   EXPECT_PLUMB_OK(plumb_model_map(mapped.get, path.c_str(), err));
   EXPECT_EQ(Logits(loaded.get), Logits(trained.get));
   EXPECT_EQ(Logits(mapped.get), Logits(trained.get));

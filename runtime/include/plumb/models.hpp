@@ -120,7 +120,7 @@ class Model {
   // Reads the weights from a safetensors file.
   Result<void> Load(const std::string& path) {
     return internal::Call(
-        [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
+        [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), nullptr, error); });
   }
   // Reads the weights from the content of a safetensors file, which is not kept.
   Result<void> LoadMemory(const void* data, std::size_t size) {
@@ -132,7 +132,7 @@ class Model {
   // has, one per line: "missing: NAME", "surplus: NAME".
   Result<std::string> LoadPartial(const std::string& path) {
     return internal::Text([&](char** left, plumb_error** error) {
-      return plumb_model_load_partial(handle_.get(), path.c_str(), left, error);
+      return plumb_model_load(handle_.get(), path.c_str(), left, error);
     });
   }
   // Maps the weights: they stay in the file and are read on demand.
@@ -148,10 +148,22 @@ class Model {
                                      error);
     });
   }
-  // Saves the weights as safetensors, replacing the file atomically.
-  Result<void> Save(const std::string& path) const {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_save(handle_.get(), path.c_str(), error); });
+  // Saves the weights as safetensors, replacing the file atomically. `tensors`: only those whose
+  // name matches, in which * is any text: "*.lora_*".
+  Result<void> Save(const std::string& path, const std::string& tensors = "*") const {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_model_save(handle_.get(), path.c_str(), tensors.c_str(), error);
+    });
+  }
+  // Creates a model without this one's adapter, whose updates are added to the weights.
+  Result<Model> Merge() const {
+    auto made = internal::Make<Handle>(
+        [&](plumb_model** merged, plumb_error** error) {
+          return plumb_model_merge(handle_.get(), merged, error);
+        },
+        handle_.get_deleter().host);
+    if (!made) return made.error();
+    return Model(*std::move(made));
   }
 
   // Returns the number of parameters.

@@ -101,10 +101,10 @@ class Model(Object):
             self.load(weights)
 
     @classmethod
-    def _adopt(cls: type[M], made: c_void_p, runtime: Runtime) -> M:
-        """Returns the model of a handle that the library has made with the runtime."""
+    def _adopt(cls: type[M], made: c_void_p, runtime: object) -> M:
+        """Returns the model of a handle that the library has made with a runtime's handle."""
         model = cls.__new__(cls)
-        model._take(made, keep=runtime._live())
+        model._take(made, keep=runtime)
         model._leases = weakref.WeakSet()
         model._moves = True  # the weights are mapped
         return model
@@ -183,13 +183,13 @@ class Model(Object):
             if isinstance(weights, (bytes, bytearray)):
                 call("model_load_memory", handle, bytes(weights), len(weights))
             else:
-                call("model_load", handle, os.fsencode(weights))
+                call("model_load", handle, os.fsencode(weights), None)
 
     def load_partial(self, path: Path) -> list[str]:
         """Reads those weights of a safetensors file that the model has, and keeps the others. Returns the tensors that
         only one of them has: "missing: head.weight", "surplus: value.weight"."""
         with self._use() as handle:
-            return text("model_load_partial", handle, os.fsencode(path)).decode().splitlines()
+            return text("model_load", handle, os.fsencode(path)).decode().splitlines()
 
     def map(self, path: Path) -> None:
         """Maps the weights: like load(path), but they stay in the file, which is read on demand and must not change."""
@@ -206,9 +206,17 @@ class Model(Object):
         """Makes sessions and evaluators use new weights. Call it after writing to tensors, before they run again."""
         function("model_changed")(self._live())
 
-    def save(self, path: Path) -> None:
-        """Saves the weights as a safetensors file, which is replaced atomically."""
-        call("model_save", self._live(), os.fsencode(path))
+    def save(self, path: Path, tensors: str = "*") -> None:
+        """Saves the weights as a safetensors file, which is replaced atomically. `tensors`: only those whose name
+        matches, in which * is any text: "*.lora_*" saves an adapter alone, for load_partial()."""
+        call("model_save", self._live(), os.fsencode(path), c_string(tensors, "tensors"))
+
+    def merge(self) -> Model:
+        """Returns a model without this one's adapter, whose updates are added to the weights."""
+        made = c_void_p()
+        with self._use() as handle:
+            call("model_merge", handle, byref(made))
+            return Model._adopt(made, handle.keep)
 
     def __len__(self) -> int:
         return int(function("model_tensor_count")(self._live()))

@@ -66,7 +66,7 @@ class Run:
             self._opened: Union[tuple[Model, Tokenizer], Error] = error.with_traceback(None)
             self.step = int(json.loads(self._file("result.json"))["step"])
         else:
-            self._opened = Model._adopt(model, self.runtime), Tokenizer._adopt(tokenizer)
+            self._opened = Model._adopt(model, self.runtime._live()), Tokenizer._adopt(tokenizer)
             self.step = step.value
 
     def _parts(self) -> tuple[Model, Tokenizer]:

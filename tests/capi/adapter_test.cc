@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of adapters through plumb.h: trained on a base, saved alone, loaded again, and merged.
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/capi/capi_fixture.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AdapterTest : public CapiTest {
+ protected:
+  static std::string Adapted(const std::string& lets = "let: \"on_o = 1\" let: \"on_up = 1\"") {
+    TinyModel model = Base();
+    model.more = absl::StrCat("adapter { extends: \"lora\" let: \"rank = 2\" ", lets, " }");
+    return model.Text();
+  }
+  static TinyModel Base() {
+    TinyModel base;
+    base.d_model = 16;
+    base.d_ff = 40;
+    return base;
+  }
+  // Returns the adapted model with the weights of the file of a base, trained for some steps.
+  ModelHandle Train(const std::string& base, const std::string& dtype) {
+    ModelHandle model = Create(Adapted());
+    EXPECT_PLUMB_OK(plumb_model_init(model.get, 5, err));
+    const std::string left = GetText(plumb_model_load, model.get, base.c_str());
+    const std::vector<std::string> lines = absl::StrSplit(left, '\n');
+    EXPECT_EQ(lines.size(), 2u * 2 * 4) << "two tensors for each of q, v, o and up, in two layers";
+    EXPECT_THAT(lines, Each(HasSubstr(".lora_")));
+    const std::string recipe = absl::StrCat(
+        "import: \"lora\" max_steps: 9 batch_size: 2 learning_rate: 0.05 dtype: ", dtype);
+    plumb_trainer_options options = Recipe(recipe.c_str());
+    TrainerHandle trainer;
+    EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
+    std::vector<int32_t> inputs(16), targets(16);
+    for (size_t i = 0; i < 16; ++i) {
+      inputs[i] = static_cast<int32_t>(i * i % 5);
+      targets[i] = static_cast<int32_t>(i * 3 % 5);
+    }
+    for (int step = 0; step < 9; ++step) {
+      EXPECT_PLUMB_OK(
+          plumb_trainer_step(trainer.get, inputs.data(), targets.data(), 16, nullptr, err));
+    }
+    return model;
+  }
+  static std::vector<float> LogitsOf(plumb_model* model) {
+    SessionHandle session;
+    EXPECT_PLUMB_OK(plumb_session_create(model, nullptr, &session.get, err));
+    const int32_t prompt[] = {1, 4, 2, 0, 3};
+    EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, prompt, 5, err));
+    return Logits(session.get, 0, 5);
+  }
+  std::string SaveBase() {
+    const ModelHandle base = Create(Base().Text());
+    EXPECT_PLUMB_OK(plumb_model_init(base.get, 3, err));
+    EXPECT_PLUMB_OK(plumb_model_save(base.get, scratch_.File("base").c_str(), nullptr, err));
+    return scratch_.File("base");
+  }
+
+  ScratchDir scratch_;
+};
+
+TEST_F(AdapterTest, AnAdapterIsSavedAloneAndLoadedAgain) {
+  const std::string base = SaveBase(), file = scratch_.File("adapter");
+  const ModelHandle trained = Train(base, "F32");
+  EXPECT_PLUMB_OK(plumb_model_save(trained.get, file.c_str(), "*.lora_*", err));
+  EXPECT_LT(std::filesystem::file_size(file), std::filesystem::file_size(base) / 2);
+
+  // Another process has new handles, and nothing but the two files.
+  const ModelHandle again = Create(Adapted());
+  EXPECT_PLUMB_OK(plumb_model_init(again.get, 99, err));
+  for (const std::string& path : {base, file}) {
+    EXPECT_THAT(GetText(plumb_model_load, again.get, path.c_str()), Not(HasSubstr("surplus")));
+  }
+  EXPECT_EQ(Weights(again.get), Weights(trained.get));
+  EXPECT_EQ(LogitsOf(again.get), LogitsOf(trained.get));
+  EXPECT_THAT(
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_save, trained.get, file.c_str(), "*.lara_*"),
+      HasSubstr("no tensor of the model matches \"*.lara_*\""));
+}
+
+TEST_F(AdapterTest, AMergedModelComputesTheSame) {
+  const std::string base = SaveBase();
+  for (const std::string dtype : {"F32", "BF16"}) {
+    const ModelHandle trained = Train(base, dtype);
+    const ModelHandle plain = Create(Base().Text());
+    EXPECT_PLUMB_OK(plumb_model_load(plain.get, base.c_str(), nullptr, err));
+    ModelHandle merged;
+    EXPECT_PLUMB_OK(plumb_model_merge(trained.get, &merged.get, err));
+    EXPECT_EQ(plumb_model_tensor_count(merged.get), plumb_model_tensor_count(plain.get));
+    EXPECT_EQ(plumb_model_find_tensor(merged.get, "layers.0.attention.lora_q_a.weight"), -1);
+    const std::vector<float> expected = LogitsOf(trained.get);
+    EXPECT_LE(RelativeError(LogitsOf(merged.get), expected), 2e-6) << dtype;
+    EXPECT_GE(RelativeError(LogitsOf(plain.get), expected), 1e-2) << "it has learned something";
+    // The file of a merged model is one of its base.
+    EXPECT_PLUMB_OK(plumb_model_save(merged.get, scratch_.File("merged").c_str(), nullptr, err));
+    EXPECT_PLUMB_OK(plumb_model_load(plain.get, scratch_.File("merged").c_str(), nullptr, err));
+    EXPECT_EQ(LogitsOf(plain.get), LogitsOf(merged.get));
+  }
+}
+
+TEST_F(AdapterTest, RefusesOtherAdapters) {
+  TinyModel doubled = Base();
+  doubled.more = "adapter { inside { point: \"attention.q\" rule: \"q = 2 * q\" } }";
+  ModelHandle merged;
+  for (const auto& [text, message] :
+       {std::pair<std::string, std::string>{Base().Text(), "the model has no adapter"},
+        {doubled.Text(), "q = 2 * q"}}) {
+    const ModelHandle model = Create(text);
+    EXPECT_PLUMB_OK(plumb_model_init(model.get, 3, err));
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_merge, model.get, &merged.get),
+                HasSubstr(message));
+  }
+  const ModelHandle without = Create(Adapted());
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_model_merge, without.get, &merged.get),
+              HasSubstr("no weights"));
+}
+
+}  // namespace
+}  // namespace plumb
