@@ -121,6 +121,24 @@ absl::Status CopyOut(const Result& from, absl::string_view name, Result* to) {
   return status;
 }
 
+// Writes elements get(0), get(1), .. of a list of `count` structs to an array of at most `capacity`
+// structs of the caller, which have the struct_size of the first.
+// Returns: `count`, or -1 if struct_size is not set.
+template <class Element, class Get>
+int64_t WriteList(size_t count, const Get& get, Element* to, int64_t capacity) {
+  const auto total = static_cast<int64_t>(count);
+  if (to == nullptr || capacity <= 0) return total;
+  const uint32_t size = to->struct_size;  // the host's struct may have another version
+  if (size < sizeof(size)) return -1;
+  auto* const bytes = reinterpret_cast<unsigned char*>(to);
+  for (size_t i = 0; i < static_cast<size_t>(std::min(total, capacity)); ++i) {
+    auto* const element = reinterpret_cast<Element*>(bytes + i * size);
+    element->struct_size = size;
+    CopyStruct(get(i), element);
+  }
+  return total;
+}
+
 // Copies `from` to memory for plumb_free, ended with 0. `size` may be null. Errors:
 // kInvalidArgument if `text` is null; kResourceExhausted.
 absl::Status WriteText(absl::string_view from, char** text, size_t* size = nullptr);

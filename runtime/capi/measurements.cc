@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
-#include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 
 namespace plumb::capi {
@@ -55,29 +53,24 @@ plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
 
 StepProfile* ProfileRows::Start() {
   profile_ = std::make_unique<StepProfile>();
-  has_rows_ = false;
   return profile_.get();
 }
 
-int64_t ProfileRows::Count() {
+int64_t ProfileRows::Write(plumb_profile_row* rows, int64_t capacity) {
   if (profile_ == nullptr) return 0;
   rows_ = profile_->Rows();
-  has_rows_ = true;
-  return static_cast<int64_t>(rows_.size()) + 1;
+  return WriteList(
+      rows_.size() + 1, [this](size_t i) { return MakeRow(i); }, rows, capacity);
 }
 
-absl::Status ProfileRows::WriteRow(int64_t i, plumb_profile_row* row) const {
-  if (!has_rows_ || i < 0 || static_cast<size_t>(i) > rows_.size()) {
-    return absl::OutOfRangeError(
-        absl::StrCat("there is no row ", i, " among those that were counted"));
-  }
+plumb_profile_row ProfileRows::MakeRow(size_t i) const {
   plumb_profile_row given = {};
   if (i == 0) {
     given.name = "step";
     given.runs = profile_->steps();
     given.seconds = profile_->seconds();
   } else {
-    const StepProfile::Row& of = rows_[static_cast<size_t>(i) - 1];
+    const StepProfile::Row& of = rows_[i - 1];
     given.name = of.name.c_str();
     given.in_graph = of.in_graph ? 1 : 0;
     given.runs = of.runs;
@@ -85,7 +78,7 @@ absl::Status ProfileRows::WriteRow(int64_t i, plumb_profile_row* row) const {
     given.flops = of.flops;
     given.bytes = of.bytes;
   }
-  return capi::CopyOut(given, "row", row);
+  return given;
 }
 
 }  // namespace plumb::capi

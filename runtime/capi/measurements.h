@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "plumb.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/step_profile.h"
@@ -23,17 +21,15 @@ class ProfileRows {
   // Starts a new profile, to which a session adds, and drops the previous one.
   StepProfile* Start();
 
-  // Computes the rows up to now, whose names live until the next call, and returns their number; 0
-  // before Start.
-  int64_t Count();
-  // Returns row `i` of those that Count has computed in *row; row 0 is the total. Errors:
-  // kOutOfRange.
-  absl::Status WriteRow(int64_t i, plumb_profile_row* row) const;
+  // Writes the rows up to now, whose names live until the next call, as WriteList does; none before
+  // Start.
+  int64_t Write(plumb_profile_row* rows, int64_t capacity);
 
  private:
+  plumb_profile_row MakeRow(size_t i) const;  // row 0 is the total
+
   std::unique_ptr<StepProfile> profile_;  // null: never started
-  bool has_rows_ = false;
-  std::vector<StepProfile::Row> rows_;  // without the total
+  std::vector<StepProfile::Row> rows_;    // without the total
 };
 
 // Returns statistics without a step, shape or data. `name` must outlive them.

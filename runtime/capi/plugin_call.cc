@@ -36,13 +36,6 @@ int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
   if (calls == nullptr || capacity <= 0) return 0;
   plumb::SeenPluginCall seen[kMax];
   const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMax));
-  const uint32_t size = calls->struct_size;  // the host's struct may have another version
-  if (size < sizeof(size)) return -1;
-  auto* const bytes = reinterpret_cast<unsigned char*>(calls);
-  for (int32_t i = 0; i < n; ++i) {
-    auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);
-    call->struct_size = size;
-    plumb::capi::CopyStruct(plumb::capi::ToCall(seen[i]), call);
-  }
-  return n;
+  const auto get = [&seen](size_t i) { return plumb::capi::ToCall(seen[i]); };
+  return static_cast<int32_t>(plumb::capi::WriteList(static_cast<size_t>(n), get, calls, capacity));
 }

@@ -339,14 +339,7 @@ plumb_status plumb_session_profile(plumb_session* session, int32_t on, plumb_err
   });
 }
 
-int64_t plumb_session_profile_count(plumb_session* session) {
-  return session == nullptr || session->busy ? 0 : session->profile.Count();
-}
-
-plumb_status plumb_session_profile_row(plumb_session* session, int64_t i, plumb_profile_row* row,
-                                       plumb_error** error) {
-  return Call(session, "session", error, [&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
-    return session->profile.WriteRow(i, row);
-  });
+int64_t plumb_session_profile_rows(plumb_session* session, plumb_profile_row* rows,
+                                   int64_t capacity) {
+  return session == nullptr || session->busy ? 0 : session->profile.Write(rows, capacity);
 }

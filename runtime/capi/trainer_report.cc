@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/measurements.h"
@@ -58,24 +57,15 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
   });
 }
 
-int64_t plumb_trainer_probe_count(const plumb_trainer* trainer) {
+int64_t plumb_trainer_probes(const plumb_trainer* trainer, plumb_probe* probes, int64_t capacity) {
   const plumb::ProbeResult* const result = trainer == nullptr ? nullptr : trainer->session->probe();
-  return result == nullptr ? 0 : static_cast<int64_t>(plumb::capi::CountPoints(*result));
-}
-
-plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer, int64_t i, plumb_probe* probe,
-                                     plumb_error** error) {
-  return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    const int64_t count = plumb_trainer_probe_count(trainer);
-    if (i < 0 || i >= count) {
-      return absl::OutOfRangeError(
-          absl::StrCat("there is no point ", i, ": the last step has ", count));
-    }
-    const plumb::ProbeResult& result = *trainer->session->probe();
-    plumb_probe figures = plumb::capi::MakeFigure(result, static_cast<size_t>(i));
-    figures.step = result.step;
-    return plumb::capi::CopyOut(figures, "probe", probe);
-  });
+  if (result == nullptr) return 0;
+  const auto get = [result](size_t i) {
+    plumb_probe figures = plumb::capi::MakeFigure(*result, i);
+    figures.step = result->step;
+    return figures;
+  };
+  return plumb::capi::WriteList(plumb::capi::CountPoints(*result), get, probes, capacity);
 }
 
 plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on, plumb_error** error) {
@@ -86,14 +76,7 @@ plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on, plumb_err
   });
 }
 
-int64_t plumb_trainer_profile_count(plumb_trainer* trainer) {
-  return trainer == nullptr || trainer->busy ? 0 : trainer->profile.Count();
-}
-
-plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, int64_t i, plumb_profile_row* row,
-                                       plumb_error** error) {
-  return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    return trainer->profile.WriteRow(i, row);
-  });
+int64_t plumb_trainer_profile_rows(plumb_trainer* trainer, plumb_profile_row* rows,
+                                   int64_t capacity) {
+  return trainer == nullptr || trainer->busy ? 0 : trainer->profile.Write(rows, capacity);
 }

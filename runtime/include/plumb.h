@@ -21,7 +21,10 @@
  *   is stated there. A result that is JSON has a JSON Schema, installed in share/plumb/schemas. Its
  *   fields stay, and more may be added.
  * - A list has a function for its number of elements, plumb_..._count, and one for the i-th, which
- *   fails with PLUMB_STATUS_OUT_OF_RANGE beyond the last.
+ *   fails with PLUMB_STATUS_OUT_OF_RANGE beyond the last. A list that a call computes is written to
+ *   an array of the caller, of which only the first element's struct_size needs to be set: all
+ *   have that size. The call returns the number of elements, also if it exceeds `capacity`, which
+ *   may be 0, and -1 if struct_size is not set.
  * - Texts, arrays and structs that a call gets are copied if they are needed after it: options,
  *   with the allocator, the executor and the communicator. Kept as a pointer are `context` and
  *   `user`, whose objects live as long as the handle, and a registered norm.
@@ -936,15 +939,12 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* traine
                                                            plumb_probe_fn probe, void* user,
                                                            plumb_error** error);
 
-/* Returns the number of points of the last step; 0 if it was not probed. */
-PLUMB_API int64_t plumb_trainer_probe_count(const plumb_trainer* trainer);
-/* Returns statistics of the i-th point over all micro-batches of the last step, with gradients of
- * the step's mean loss; of a step that diverged, those of its bad micro-batch. Points are ordered:
- * activations, their gradients, then each parameter and its gradient. `rank` is 0 and `data` NULL.
- * Names live until plumb_trainer_probe. */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer,
-                                                               int64_t i, plumb_probe* probe,
-                                                               plumb_error** error);
+/* Lists statistics of all points over all micro-batches of the last step, with gradients of the
+ * step's mean loss; of a step that diverged, those of its bad micro-batch; none if it was not
+ * probed. Points are ordered: activations, their gradients, then each parameter and its gradient.
+ * `rank` is 0 and `data` NULL. Names live until plumb_trainer_probe. */
+PLUMB_API int64_t plumb_trainer_probes(const plumb_trainer* trainer, plumb_probe* probes,
+                                       int64_t capacity);
 
 /* A row of a profile, summed over the profiled steps. */
 typedef struct plumb_profile_row {
@@ -963,14 +963,11 @@ typedef struct plumb_profile_row {
  * that is probed is one row. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
                                                              plumb_error** error);
-/* Returns the number of rows of the profile up to now; 0 before plumb_trainer_profile. Ends the
- * lifetime of the rows' names. */
-PLUMB_API int64_t plumb_trainer_profile_count(plumb_trainer* trainer);
-/* Returns the i-th row. Row 0 is the total ("step", with the number of steps in `runs`); then come
- * the ops, the longest first, the stages, and the rest of the time, "other". */
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, int64_t i,
-                                                                 plumb_profile_row* row,
-                                                                 plumb_error** error);
+/* Lists the rows of the profile up to now; none before plumb_trainer_profile. Row 0 is the total
+ * ("step", with the number of steps in `runs`); then come the ops, the longest first, the stages,
+ * and the rest of the time, "other". Names live until the next call. */
+PLUMB_API int64_t plumb_trainer_profile_rows(plumb_trainer* trainer, plumb_profile_row* rows,
+                                             int64_t capacity);
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
@@ -1097,11 +1094,9 @@ PLUMB_API void plumb_session_cancel(plumb_session* session);
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION inside a callback of the session. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
                                                              plumb_error** error);
-/* Return the number of rows and the i-th row, as for trainers. */
-PLUMB_API int64_t plumb_session_profile_count(plumb_session* session);
-PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, int64_t i,
-                                                                 plumb_profile_row* row,
-                                                                 plumb_error** error);
+/* Lists the rows, as for trainers. */
+PLUMB_API int64_t plumb_session_profile_rows(plumb_session* session, plumb_profile_row* rows,
+                                             int64_t capacity);
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 

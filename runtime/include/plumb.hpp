@@ -176,10 +176,9 @@ class Session {
   }
   // Returns the profile, like Trainer::ProfileRows.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::GetList<ProfileRow>(
-        plumb_session_profile_count(handle_.get()), [&](std::int64_t i, plumb_profile_row* row) {
-          return plumb_session_profile_row(handle_.get(), i, row, nullptr);
-        });
+    return internal::GetList<ProfileRow>([&](plumb_profile_row* rows, std::int64_t capacity) {
+      return plumb_session_profile_rows(handle_.get(), rows, capacity);
+    });
   }
 
   plumb_session* get() const noexcept { return handle_.get(); }

@@ -77,12 +77,9 @@ class TrainerStateTest : public CapiTest {
     return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
   }
   static std::vector<plumb_probe> GetProbes(const plumb_trainer* trainer) {
-    std::vector<plumb_probe> figures;
-    auto probe = MakeStruct<plumb_probe>();
-    for (int64_t i = 0; i < plumb_trainer_probe_count(trainer); ++i) {
-      EXPECT_PLUMB_OK(plumb_trainer_get_probe(trainer, i, &probe, err));
-      figures.push_back(probe);
-    }
+    const int64_t count = plumb_trainer_probes(trainer, nullptr, 0);
+    std::vector<plumb_probe> figures(static_cast<size_t>(count), MakeStruct<plumb_probe>());
+    EXPECT_EQ(plumb_trainer_probes(trainer, figures.data(), count), count);
     return figures;
   }
 
@@ -448,40 +445,46 @@ TEST_F(TrainerStateTest, ProfileHasTheTimeOfSteps) {
   const ModelHandle model = Create(WideModel()), plain = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps),
                       other = Train(plain.get, kThreeSteps);
-  auto row = MakeStruct<plumb_profile_row>();
-  const auto read = [&](int64_t i) {
-    return [&, i](plumb_error** e) { return plumb_trainer_profile_row(trainer.get, i, &row, e); };
-  };
-  EXPECT_EQ(plumb_trainer_profile_count(trainer.get), 0);
-  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(0));
+  std::vector<plumb_profile_row> rows(99);
+  EXPECT_EQ(plumb_trainer_profile_rows(trainer.get, rows.data(), 99), 0);
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
   for (int i = 0; i < 3; ++i) Step(trainer.get, {});
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 0, err));
   Step(trainer.get, {});
-  const int64_t rows = plumb_trainer_profile_count(trainer.get);
-  EXPECT_PLUMB_OK(read(0)(err));
-  EXPECT_STREQ(row.name, "step");
-  EXPECT_EQ(row.runs, 3);
-  const double seconds = row.seconds;
+  EXPECT_EQ(plumb_trainer_profile_rows(trainer.get, rows.data(), 99), -1) << "no struct_size";
+  rows[0].struct_size = sizeof(plumb_profile_row);
+  const int64_t count = plumb_trainer_profile_rows(trainer.get, rows.data(), 99);
+  ASSERT_GT(count, 3);
+  ASSERT_LT(count, 99);
+  // An array that is too small, of structs of an older version, gets the first rows.
+  struct {
+    uint32_t struct_size;
+    int32_t in_graph;
+    const char* name;
+  } old[3] = {{sizeof(old[0]), 0, nullptr}, {}, {0, 0, "untouched"}};
+  EXPECT_EQ(plumb_trainer_profile_rows(trainer.get, reinterpret_cast<plumb_profile_row*>(old), 2),
+            count);
+  EXPECT_STREQ(old[0].name, "step");
+  EXPECT_EQ(old[1].in_graph, 1);
+  EXPECT_STREQ(old[2].name, "untouched");
+  EXPECT_EQ(plumb_trainer_profile_rows(trainer.get, rows.data(), 99), count);
+  EXPECT_STREQ(rows[0].name, "step");
+  EXPECT_EQ(rows[0].runs, 3);
+  const double seconds = rows[0].seconds;
   double sum = 0, flops = 0;
-  std::string last;
-  for (int64_t i = 1; i < rows; ++i) {
-    EXPECT_PLUMB_OK(read(i)(err));
-    sum += row.seconds;
-    if (row.in_graph == 1) flops += row.flops;
-    last = row.name;
+  for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
+    sum += rows[i].seconds;
+    if (rows[i].in_graph == 1) flops += rows[i].flops;
   }
-  EXPECT_EQ(last, "other");
-  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(rows));
+  EXPECT_STREQ(rows[static_cast<size_t>(count) - 1].name, "other");
   EXPECT_GT(flops, 0);
   EXPECT_NEAR(sum, seconds, 1e-6 * seconds);
   for (int i = 0; i < 4; ++i) Step(other.get, {});
   EXPECT_EQ(Saved(trainer.get), Saved(other.get));
   // A new profile starts at zero.
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
-  EXPECT_GE(plumb_trainer_profile_count(trainer.get), 1);
-  EXPECT_PLUMB_OK(read(0)(err));
-  EXPECT_EQ(row.runs, 0);
+  EXPECT_GE(plumb_trainer_profile_rows(trainer.get, rows.data(), 99), 1);
+  EXPECT_EQ(rows[0].runs, 0);
 }
 
 TEST_F(TrainerStateTest, ModelTextIsSelfContained) {

@@ -67,15 +67,11 @@ using ProfileRow = plumb_profile_row;
 
 namespace internal {
 
-// Returns a list of `count` structs: calls get(i, &element), which returns a status.
+// Returns a list of structs: write(array, capacity) writes it, and returns its length.
 template <class Element, class Function>
-std::vector<Element> GetList(std::int64_t count, const Function& get) {
-  std::vector<Element> list;
-  for (std::int64_t i = 0; i < count; ++i) {
-    auto element = Sized<Element>();
-    if (get(i, &element) != PLUMB_OK) break;  // for a handle that was moved from
-    list.push_back(element);
-  }
+std::vector<Element> GetList(const Function& write) {
+  std::vector<Element> list(static_cast<std::size_t>(write(nullptr, 0)), Sized<Element>());
+  write(list.data(), static_cast<std::int64_t>(list.size()));
   return list;
 }
 
@@ -255,10 +251,9 @@ class Trainer {
   // Returns the statistics of the last step for each point; empty if it was not probed. Names live
   // until SetProbe().
   std::vector<ProbeInfo> GetProbes() const {
-    return internal::GetList<ProbeInfo>(
-        plumb_trainer_probe_count(handle_.get()), [&](std::int64_t i, plumb_probe* probe) {
-          return plumb_trainer_get_probe(handle_.get(), i, probe, nullptr);
-        });
+    return internal::GetList<ProbeInfo>([&](plumb_probe* probes, std::int64_t capacity) {
+      return plumb_trainer_probes(handle_.get(), probes, capacity);
+    });
   }
 
   // Starts a new profile of the following steps, or ends it.
@@ -269,10 +264,9 @@ class Trainer {
   }
   // Returns the profile. The first row is the total. Names live until the next call.
   std::vector<ProfileRow> ProfileRows() {
-    return internal::GetList<ProfileRow>(
-        plumb_trainer_profile_count(handle_.get()), [&](std::int64_t i, plumb_profile_row* row) {
-          return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
-        });
+    return internal::GetList<ProfileRow>([&](plumb_profile_row* rows, std::int64_t capacity) {
+      return plumb_trainer_profile_rows(handle_.get(), rows, capacity);
+    });
   }
 
   // Returns the learning rate of the next step.

@@ -111,6 +111,17 @@ def rows(name: str, count: int, handle: object, kind: type[S], *arguments: Any) 
     return found
 
 
+def listed(name: str, handle: object, kind: type[S]) -> list[S]:
+    """Returns the elements of a list that a function writes to an array."""
+    count = function(name)(handle, None, 0)
+    if not count:
+        return []
+    found = (kind * count)()
+    found[0].struct_size = ctypes.sizeof(kind)
+    function(name)(handle, found, count)
+    return list(found)
+
+
 def taken(made: c_void_p, size: int = -1) -> bytes:
     """Returns a copy of memory that a call made, and frees it. Without a size it ends with 0."""
     try:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 from . import _structs as structs
 from ._arguments import c_string
-from ._calls import guarded, rows
+from ._calls import guarded, listed
 from ._handles import Handle, Lease
-from ._library import function
 from .tensor import DTYPES
 
 if TYPE_CHECKING:
@@ -123,5 +122,4 @@ class ProfileRow(NamedTuple):
 def profile_rows(kind: str, handle: Handle) -> list[ProfileRow]:
     """Returns the rows of a profile of a trainer or a session: the total, ops, stages, the rest."""
     return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
-            for row in rows(f"{kind}_profile_row", function(f"{kind}_profile_count")(handle), handle,
-                            structs.ProfileRow)]
+            for row in listed(f"{kind}_profile_rows", handle, structs.ProfileRow)]

@@ -16,7 +16,7 @@ from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _structs as structs
 from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, row_major, tokens
-from ._calls import Interruptible, call, guarded, rows, text, thread
+from ._calls import Interruptible, call, guarded, listed, rows, text, thread
 from ._handles import Handle, Lease, Object, Use
 from ._library import function
 from .errors import Cancelled, Code, Error
@@ -305,8 +305,7 @@ class Trainer(Object):
         """Returns the statistics of the last step, over all its micro-batches, without tensors; [] if it was not
         probed."""
         with self._look() as handle:
-            return [Probe._of(seen, None) for seen in rows(
-                "trainer_get_probe", function("trainer_probe_count")(handle), handle, structs.Probe)]
+            return [Probe._of(seen, None) for seen in listed("trainer_probes", handle, structs.Probe)]
 
     def profile(self, on: bool = True) -> None:
         """Starts a new profile of the following steps, or ends it."""
