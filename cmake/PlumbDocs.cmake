@@ -8,6 +8,7 @@ file(GLOB_RECURSE doc_files RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/examples/*.txt" "${PROJECT_SOURCE_DIR}/examples/*.c"
   "${PROJECT_SOURCE_DIR}/examples/*.cc" "${PROJECT_SOURCE_DIR}/examples/*.h"
   "${PROJECT_SOURCE_DIR}/examples/*.py" "${PROJECT_SOURCE_DIR}/examples/*.rs"
+  "${PROJECT_SOURCE_DIR}/examples/*.toml"
   "${PROJECT_SOURCE_DIR}/examples/*.ipynb" "${PROJECT_SOURCE_DIR}/examples/benchmark/results/*.json")
 list(FILTER doc_files EXCLUDE REGEX "/(build|\\.[^/]*)/")
 list(APPEND doc_files README.md examples/gallery.html plugins/README.md docs/performance/results.json

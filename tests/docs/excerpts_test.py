@@ -28,7 +28,9 @@ def stands_in(lines, text):
 def main():
     root = os.path.realpath(sys.argv[1])
     files = {}
-    for path in sorted(glob.glob(os.path.join(root, "examples", "embed_*", "*"))):
+    for path in sorted(glob.glob(os.path.join(root, "examples", "embed_*", "**"), recursive=True)):
+        if not os.path.isfile(path):
+            continue
         with open(path, encoding="utf-8") as file:
             files[path] = file.read().splitlines()
     assert not stands_in(["int main(void) {", "  return 1;"], ["int main(void) {", "  return 0;"])
