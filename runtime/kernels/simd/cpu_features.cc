@@ -16,18 +16,17 @@
 #include "hwy/highway.h"
 
 namespace plumb {
+
+#if defined(__x86_64__)
 namespace {
 
 bool HasAvx512() {
-#if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#else
-  return false;
-#endif
 }
 
 }  // namespace
+#endif
 
 std::vector<InstructionSet> InstructionSets() {
 #if defined(__x86_64__)
