@@ -134,7 +134,8 @@ plumb_trainer_memory ToPublic(const TrainMemory& memory) {
   return given;
 }
 
-UnitLossFunction ToUnitLoss(plumb_loss_fn loss, void* user, int64_t vocab_size) {
+UnitLossFunction ToUnitLoss(plumb_loss_fn loss, void* user, int64_t vocab_size,
+                            plumb_trainer* trainer) {
   return [=](const UnitLoss& unit) -> absl::StatusOr<double> {
     plumb_loss told = PLUMB_LOSS_INIT;
     told.step = unit.step;
@@ -147,6 +148,7 @@ UnitLossFunction ToUnitLoss(plumb_loss_fn loss, void* user, int64_t vocab_size) 
     told.targets = unit.targets;
     told.logits = unit.logits;
     told.gradient = unit.gradient;
+    const InCall in_pass(&trainer->in_pass);
     if (loss(user, &told) != 0) return absl::CancelledError("the loss callback asked to stop");
     return told.loss;
   };
@@ -194,7 +196,8 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       TrainSession::Create(model->context.get(), parameters, std::move(batches), spec,
                            model->threads(), request.reserve, trainer->ranks.get()));
   if (request.loss != nullptr) {
-    session->SetLoss(ToUnitLoss(request.loss, request.loss_user, model->vocab_size()));
+    session->SetLoss(
+        ToUnitLoss(request.loss, request.loss_user, model->vocab_size(), trainer.get()));
   }
   model->runtime->LogProgramProblems();
   WarnIfBf16IsWidened(spec, *model->runtime);
@@ -383,6 +386,7 @@ void plumb_trainer_cancel(plumb_trainer* trainer) {
 plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, int64_t i, plumb_tensor* tensor,
                                     plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckBetweenSteps(*trainer));
     if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
     }

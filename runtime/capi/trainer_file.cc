@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -83,11 +84,19 @@ std::string FirstDifference(absl::string_view there, absl::string_view here) {
 }  // namespace
 
 absl::string_view WeightPrefix(const SafetensorsFile& file) {
-  if (file.metadata().count("step") > 0) return kWeight;
-  const bool holds_average = std::any_of(
-      file.tensors().begin(), file.tensors().end(),
-      [](const TensorEntry& tensor) { return absl::StartsWith(tensor.name, kAverage); });
-  return holds_average ? kAverage : "";
+  std::set<absl::string_view> names;
+  for (const TensorEntry& tensor : file.tensors()) names.insert(tensor.name);
+  const auto has = [&names](absl::string_view prefix) {
+    const auto at = names.lower_bound(prefix);
+    return at != names.end() && absl::StartsWith(*at, prefix);
+  };
+  if (file.metadata().count("step") > 0 && has(kWeight)) return kWeight;
+  // A file that has averages next to the weights themselves is one of weights.
+  const bool holds_weights =
+      std::any_of(names.begin(), names.end(), [&names](absl::string_view name) {
+        return absl::ConsumePrefix(&name, kAverage) && names.count(name) > 0;
+      });
+  return has(kAverage) && !holds_weights ? kAverage : "";
 }
 
 absl::Status SaveTrainer(const TrainSession& session, const std::string& model,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "runtime/capi/handles.h"
 #include "runtime/capi/host_batch_source.h"
 #include "runtime/capi/measurements.h"
@@ -27,6 +28,7 @@ struct plumb_trainer {
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;
   bool busy = false;           // during a call
+  bool in_pass = false;        // during a loss or probe callback
   bool probe_stops = false;    // the probe callback of this step returned nonzero
   bool shares_states = false;  // during plumb_trainer_share_states
 
@@ -44,5 +46,15 @@ struct plumb_trainer {
 inline const plumb::capi::RuntimeState& GetRuntime(const plumb_trainer& trainer) {
   return *trainer.model->runtime;
 }
+
+namespace plumb::capi {
+
+// Fails in the middle of a step, where states and gradients belong to no step.
+inline absl::Status CheckBetweenSteps(const plumb_trainer& trainer) {
+  if (!trainer.in_pass) return absl::OkStatus();
+  return absl::FailedPreconditionError("the trainer is in the middle of a step");
+}
+
+}  // namespace plumb::capi
 
 #endif  // PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_

@@ -16,6 +16,7 @@ ProbeObserver MakeObserver(plumb_trainer* trainer, plumb_probe_fn report, void* 
   if (report == nullptr) return nullptr;
   return [=](const ObservedTensor& seen) {
     const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
+    const InCall in_pass(&trainer->in_pass);
     if (report(user, &probe) != 0) trainer->probe_stops = true;
   };
 }
@@ -59,7 +60,7 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
 
 int64_t plumb_trainer_probes(const plumb_trainer* trainer, plumb_probe* probes, int64_t capacity) {
   const plumb::ProbeResult* const result = trainer == nullptr ? nullptr : trainer->session->probe();
-  if (result == nullptr) return 0;
+  if (result == nullptr || trainer->in_pass) return 0;
   const auto get = [result](size_t i) {
     plumb_probe figures = plumb::capi::MakeFigure(*result, i);
     figures.step = result->step;

@@ -18,6 +18,7 @@ constexpr int64_t kMaxSteps = int64_t{1} << 53;
 
 absl::StatusOr<const TensorToWrite*> FindState(const plumb_trainer& trainer, int32_t kind,
                                                int64_t i) {
+  PLUMB_RETURN_IF_ERROR(CheckBetweenSteps(trainer));
   if (kind != PLUMB_STATE_MODEL && kind != PLUMB_STATE_OPTIMIZER) {
     return absl::InvalidArgumentError(absl::StrCat("kind: there is no state of kind ", kind));
   }
@@ -56,6 +57,7 @@ plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
                                 plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckBetweenSteps(*trainer));
     return plumb::capi::SaveTrainer(*trainer->session,
                                     trainer->model->context->model.self_contained_text, path);
   });
@@ -79,7 +81,10 @@ plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_
 }
 
 plumb_status plumb_trainer_check(const plumb_trainer* trainer, plumb_error** error) {
-  return Call(trainer, "trainer", error, [&] { return trainer->session->CheckFinite(); });
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckBetweenSteps(*trainer));
+    return trainer->session->CheckFinite();
+  });
 }
 
 int64_t plumb_trainer_state_count(const plumb_trainer* trainer, int32_t kind) {

@@ -24,7 +24,7 @@
  *   fails with PLUMB_STATUS_OUT_OF_RANGE beyond the last. A list that a call computes is written to
  *   an array of the caller, of which only the first element's struct_size needs to be set: all
  *   have that size. The call returns the number of elements, also if it exceeds `capacity`, which
- *   may be 0, and -1 if struct_size is not set.
+ *   may be 0, and -1 if there is an element to write and struct_size is not set.
  * - Texts, arrays and structs that a call gets are copied if they are needed after it: options,
  *   with the allocator, the executor and the communicator. Kept as a pointer are `context` and
  *   `user`, whose objects live as long as the handle, and a registered norm.
@@ -396,7 +396,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint
  * If `left` is NULL, the file has all tensors of the model and no others. Otherwise those that both
  * have are read, and the model keeps the others, such as a new head, or the base of an adapter:
  * *left becomes the tensors that only one of them has, one per line: "missing: head.weight" is not
- * in the file, "surplus: value.weight" not in the model.
+ * in the file, "surplus: value.weight" not in the model. Of a file of plumb_trainer_save only the
+ * weights count.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists missing, unknown and misshapen tensors;
  * PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer, and, with `left`, if it has no
  * weights yet. The weights are unchanged. */
@@ -444,7 +445,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model
 /* Creates a model without the adapter of `model`, with its updates added to the weights that they
  * adapt, in f32. It computes the same, except for rounding.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a model without an adapter, or whose adapter does
- * anything else than add low-rank updates; PLUMB_STATUS_RESOURCE_EXHAUSTED. */
+ * anything else than add low-rank updates, each of them of linears of its own and to a projection
+ * of a layer that shares no parameters and has no convolution; PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_merge(const plumb_model* model,
                                                          plumb_model** merged, plumb_error** error);
 
@@ -643,8 +645,10 @@ typedef struct plumb_communicator {
 
 /* Trains a model's weights; the model's sessions use the new weights after each step.
  * Thread-safety: thread-compatible, except for plumb_trainer_cancel. A callback may call
- * plumb_trainer_cancel, and a step callback any function that takes the trainer const; others fail
- * with PLUMB_STATUS_FAILED_PRECONDITION. */
+ * plumb_trainer_cancel, and one that fills batches or receives a step any function that takes the
+ * trainer const. In the middle of a step, in a loss or probe callback, states and gradients belong
+ * to no step: functions that return or save them fail with PLUMB_STATUS_FAILED_PRECONDITION, as
+ * those do that change the trainer in any callback, and plumb_trainer_probes lists none. */
 typedef struct plumb_trainer plumb_trainer;
 
 /* Rows of a micro-batch, whose loss the host computes: all of them, unless the recipe's units or

@@ -88,8 +88,23 @@ class SlotCollector : public NullBackend {
       updates_.push_back(DescribeUpdate(name, statement, scope));
     }
   }
-  // Returns StackDescription::adapter.
-  std::vector<AdapterStatement> updates() const { return updates_; }
+  // Returns StackDescription::adapter. Each call of a linear has its own tensor, and `updates_` has
+  // the name of the first: an update whose tensors another one names, too, is only a text.
+  std::vector<AdapterStatement> updates() const {
+    std::map<std::string, int> uses;
+    for (const AdapterStatement& update : updates_) {
+      ++uses[update.up];
+      ++uses[update.down];
+    }
+    std::vector<AdapterStatement> found = updates_;
+    for (AdapterStatement& update : found) {
+      if (uses[update.up] == 1 && uses[update.down] == 1) continue;
+      AdapterStatement as_it_is;
+      as_it_is.text = std::move(update.text);
+      update = std::move(as_it_is);
+    }
+    return found;
+  }
 
   // Returns the slots of layers first..last, sorted.
   std::vector<std::string> Slots(int64_t first, int64_t last) const {

@@ -269,7 +269,7 @@ TrainSession::UnitIds TrainSession::GetUnitIds(int64_t unit) const {
           absl::MakeConstSpan(batch.targets.data() + at, static_cast<size_t>(n)), batch.seq};
 }
 
-absl::StatusOr<double> TrainSession::ComputeHostLoss(const float* logits, float* gradient) const {
+absl::StatusOr<double> TrainSession::ComputeHostLoss(const float* logits, float* gradient) {
   const UnitIds ids = GetUnitIds(unit_);
   const int64_t parts = spec_.units_per_micro_batch();
   UnitLoss unit;
@@ -282,7 +282,8 @@ absl::StatusOr<double> TrainSession::ComputeHostLoss(const float* logits, float*
   unit.targets = ids.targets.data();
   unit.logits = logits;
   unit.gradient = gradient;
-  return unit_loss_(unit);
+  PLUMB_ASSIGN_OR_RETURN(host_loss_value_, unit_loss_(unit));
+  return host_loss_value_;
 }
 
 absl::Status TrainSession::FillBatches() {
@@ -365,7 +366,7 @@ absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit, bool send
   PLUMB_ASSIGN_OR_RETURN(done.executable, GetProgram(SetInputs(unit)));
   CopyStates(parameters_.state_data(), states_before_unit_.as<float>());
   PLUMB_RETURN_IF_ERROR(RunProgram(*done.executable, sends));
-  done.loss = static_cast<double>(*loss_.as<float>());
+  done.loss = spec_.host_loss ? host_loss_value_ : static_cast<double>(*loss_.as<float>());
   if (sends) return done;
   const StageTimer timer(profile_, "gradient norm");
   const ScopedNoDenormals no_denormals;

@@ -186,7 +186,7 @@ class TrainSession {
   };
   UnitIds GetUnitIds(int64_t unit) const;
   // Computes the loss of the current unit by unit_loss_.
-  absl::StatusOr<double> ComputeHostLoss(const float* logits, float* gradient) const;
+  absl::StatusOr<double> ComputeHostLoss(const float* logits, float* gradient);
   // Fills the micro-batches of this rank's units, and counts these units' targets.
   absl::Status FillBatches();
   // Fills the batches of all ranks, and counts the targets of all units. Fails if there are none.
@@ -256,6 +256,7 @@ class TrainSession {
   UnitLossFunction unit_loss_;        // null: the program computes the loss
   const HostLoss host_loss_;          // calls ComputeHostLoss
   AlignedBuffer host_loss_function_;  // the program's operand for host_loss_
+  double host_loss_value_ = 0;        // of the last unit; the program's is rounded to f32
   int64_t unit_ = 0;                  // the current unit
   AlignedBuffer grad_squares_;  // a cache line per parameter; empty: not summed by the program
   ExecutableCache executables_;

@@ -110,10 +110,17 @@ TEST_F(AdapterTest, AMergedModelComputesTheSame) {
 TEST_F(AdapterTest, RefusesOtherAdapters) {
   TinyModel doubled = Base();
   doubled.more = "adapter { inside { point: \"attention.q\" rule: \"q = 2 * q\" } }";
+  TinyModel shared = Base();  // Each call of `a` has its own tensor.
+  shared.more =
+      "adapter { linear { name: 'a' out: '2' } linear { name: 'b' out: 'point_width' } "
+      "linear { name: 'd' out: 'point_width' } "
+      "inside { point: 'attention.q' rule: 'q = q + b(a(input))' } "
+      "inside { point: 'attention.v' rule: 'v = v + d(a(input))' } }";
   ModelHandle merged;
   for (const auto& [text, message] :
        {std::pair<std::string, std::string>{Base().Text(), "the model has no adapter"},
-        {doubled.Text(), "q = 2 * q"}}) {
+        {doubled.Text(), "q = 2 * q"},
+        {shared.Text(), "cannot be merged: layers.0.attention.q"}}) {
     const ModelHandle model = Create(text);
     EXPECT_PLUMB_OK(plumb_model_init(model.get, 3, err));
     EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_merge, model.get, &merged.get),

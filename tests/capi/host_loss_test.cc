@@ -356,6 +356,46 @@ TEST_F(HostLossTest, ErrorsLeaveTheTrainerUnchanged) {
   EXPECT_PLUMB_OK(step(err));
 }
 
+TEST_F(HostLossTest, NothingIsReadInTheMiddleOfAStep) {
+  const ModelHandle model = CreateWithWeights();
+  const ScratchDir scratch;
+  TrainerHandle trainer;
+  constexpr double kNoFloat = 16777217;  // 2^24 + 1
+  int calls = 0;
+  Loss loss = [&](plumb_loss* given) {
+    ++calls;
+    plumb_tensor tensor = PLUMB_TENSOR_INIT;
+    float value = 0;
+    EXPECT_EQ(plumb_trainer_save(trainer.get, scratch.File("trainer").c_str(), nullptr),
+              PLUMB_STATUS_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_gradient(trainer.get, 0, &tensor, nullptr),
+              PLUMB_STATUS_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_state(trainer.get, PLUMB_STATE_MODEL, 0, &tensor, nullptr),
+              PLUMB_STATUS_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_read_state(trainer.get, PLUMB_STATE_MODEL, 0, 0, 1, &value, nullptr),
+              PLUMB_STATUS_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_check(trainer.get, nullptr), PLUMB_STATUS_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_probes(trainer.get, nullptr, 0), 0);
+    given->loss = kNoFloat;
+    return 0;
+  };
+  plumb_trainer_options options = Recipe("batch_size: 2 units: 2");
+  options.loss = CallLoss;
+  options.loss_user = &loss;
+  EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
+  EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 1, nullptr, 0, nullptr, nullptr, err));
+  const Ids ids(16);
+  for (int i = 0; i < 2; ++i) {
+    auto info = MakeStruct<plumb_step_info>();
+    EXPECT_PLUMB_OK(
+        plumb_trainer_step(trainer.get, ids.inputs.data(), ids.targets.data(), 16, &info, err));
+    EXPECT_EQ(info.loss, 2 * kNoFloat) << "the sum of the losses, none of them rounded";
+  }
+  EXPECT_GE(calls, 4);
+  EXPECT_GT(plumb_trainer_probes(trainer.get, nullptr, 0), 0);
+  EXPECT_PLUMB_OK(plumb_trainer_check(trainer.get, err));
+}
+
 // Trains on `size` ranks; rank `without` has plumb's loss. Returns the losses of rank 0.
 std::vector<double> TrainOnRanks(int size, int without, std::string* error) {
   std::vector<double> losses;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/formats/safetensors.h"
 #include "tests/capi/host_life.h"
 #include "tests/session/scratch_dir.h"
 
@@ -85,6 +86,29 @@ class TrainerStateTest : public CapiTest {
 
   ScratchDir scratch_;
 };
+
+// A host may store all states in one file of its own.
+TEST_F(TrainerStateTest, AFileOfWeightsAndAveragesIsOneOfWeights) {
+  const ModelHandle model = CreateWithWeights();
+  plumb_trainer_options options = Recipe("batch_size: 2 ema_decay: 0.5");
+  TrainerHandle trainer;
+  EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
+  const std::vector<int32_t> ids(16, 1);
+  EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, ids.data(), ids.data(), 16, nullptr, err));
+  std::vector<TensorToWrite> tensors;
+  for (const int32_t kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
+    for (const plumb_tensor& tensor : GetState(trainer.get, kind)) {
+      const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
+      tensors.push_back({tensor.name, F32(Shape(shape)), tensor.data});
+    }
+  }
+  const std::string path = absl::StrCat(scratch_.path(), "/all");
+  EXPECT_TRUE(WriteSafetensors(path, tensors, {{"step", "1"}}).ok());
+  const ModelHandle again = CreateWithWeights();
+  const std::string left = GetText(plumb_model_load, again.get, path.c_str());
+  EXPECT_THAT(left, testing::AllOf(HasSubstr("surplus: ema."), testing::Not(HasSubstr("missing"))));
+  EXPECT_EQ(Weights(again.get), Weights(model.get));
+}
 
 TEST_F(TrainerStateTest, CompletesARecipe) {
   const auto text = [](const std::string& recipe, const std::vector<const char*>& settings,

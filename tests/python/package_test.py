@@ -599,6 +599,10 @@ class Training(unittest.TestCase):
                 with self.assertRaises(kind):
                     trainer.step(*ids)
                 self.assertEqual(trainer.steps, 0)
+        with plumb.Trainer(of, recipe, loss=lambda rows: False) as trainer:
+            with self.assertRaises(plumb.Cancelled):
+                trainer.step(*ids)
+            self.assertEqual(trainer.steps, 0)
 
     @unittest.skipUnless(numpy, "there is no numpy")
     def test_a_histogram_of_a_probe(self):

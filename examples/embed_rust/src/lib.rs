@@ -71,6 +71,10 @@ unsafe fn slice_of<'a, T>(data: *const T, count: i64) -> &'a [T] {
     if count == 0 { &[] } else { std::slice::from_raw_parts(data, count as usize) }
 }
 
+unsafe fn text_with_size(text: *const c_char, size: usize) -> String {
+    String::from_utf8_lossy(slice_of(text as *const u8, size as i64)).into_owned()
+}
+
 /// Callbacks of one call, and a panic in one of them: no panic may unwind through C.
 struct Callbacks<F> {
     functions: F,
@@ -231,7 +235,7 @@ impl Tokenizer {
         check(|error| unsafe {
             ffi::plumb_tokenizer_decode(self.0, tokens.as_ptr(), tokens.len() as i64, &mut text, &mut size, error)
         })?;
-        let copy = String::from_utf8_lossy(unsafe { slice_of(text as *const u8, size as i64) }).into_owned();
+        let copy = unsafe { text_with_size(text, size) };
         unsafe { ffi::plumb_free(text as *mut c_void) };
         Ok(copy)
     }
@@ -247,17 +251,17 @@ impl Tokenizer {
 impl Decoder {
     /// Returns the text that these tokens complete, "" if more must come.
     pub fn next(&mut self, tokens: &[i32]) -> Result<String> {
-        let mut text = null();
+        let (mut text, mut size) = (null(), 0);
         check(|error| unsafe {
-            ffi::plumb_decoder_next(self.0, tokens.as_ptr(), tokens.len() as i64, &mut text, null_mut(), error)
+            ffi::plumb_decoder_next(self.0, tokens.as_ptr(), tokens.len() as i64, &mut text, &mut size, error)
         })?;
-        Ok(unsafe { text_of(text) })
+        Ok(unsafe { text_with_size(text, size) })
     }
     /// Returns the text that was held back.
     pub fn finish(&mut self) -> Result<String> {
-        let mut text = null();
-        check(|error| unsafe { ffi::plumb_decoder_finish(self.0, &mut text, null_mut(), error) })?;
-        Ok(unsafe { text_of(text) })
+        let (mut text, mut size) = (null(), 0);
+        check(|error| unsafe { ffi::plumb_decoder_finish(self.0, &mut text, &mut size, error) })?;
+        Ok(unsafe { text_with_size(text, size) })
     }
 }
 

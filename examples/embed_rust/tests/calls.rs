@@ -79,4 +79,7 @@ fn text_becomes_tokens_and_text_again() {
     let mut decoder = tokenizer.decoder(&[]).unwrap();
     let text: String = tokens.iter().map(|&token| decoder.next(&[token]).unwrap()).collect();
     assert_eq!(text + &decoder.finish().unwrap(), "bécé");
+    let with_nul = Tokenizer::characters("a\0c").unwrap();
+    let mut decoder = with_nul.decoder(&[]).unwrap();
+    assert_eq!(decoder.next(&with_nul.encode("a\0c").unwrap()).unwrap(), "a\0c");
 }

@@ -216,7 +216,9 @@ class Model(Object):
         made = c_void_p()
         with self._use() as handle:
             call("model_merge", handle, byref(made))
-            return Model._adopt(made, handle.keep)
+            merged = Model._adopt(made, handle.keep)
+        merged._moves = False
+        return merged
 
     def __len__(self) -> int:
         return int(function("model_tensor_count")(self._live()))

@@ -98,7 +98,7 @@ def _loss_callback(loss: Optional[LossFunction], model: Handle) -> Any:
         return structs.LossFn()
     function = loss
 
-    def compute(given: Any) -> None:
+    def compute(given: Any) -> bool:
         ids, logits = (given.rows, given.seq), (given.rows, given.seq, given.vocab_size)
         leases = []
 
@@ -108,12 +108,15 @@ def _loss_callback(loss: Optional[LossFunction], model: Handle) -> Any:
             leases.append(weakref.ref(memory.lease))
             return memoryview(memory).cast("B").cast(code, shape)
 
-        given.loss = function(LossRows(
+        result = function(LossRows(
             given.step, given.micro_batch, given.first_row, view(given.inputs, ids, c_int32, "i").toreadonly(),
             view(given.targets, ids, c_int32, "i").toreadonly(),
             view(given.logits, logits, c_float, "f").toreadonly(), view(given.gradient, logits, c_float, "f")))
         if any(lease() is not None for lease in leases):
             raise RuntimeError("a view of the tensors of a loss outlives the function: copy it")
+        if result is not False:
+            given.loss = result
+        return result is not False
 
     def call_it(_user: Any, given: Any) -> int:
         return guarded(compute, given.contents)
@@ -130,7 +133,7 @@ class Trainer(Object):
                  reserve: int = 0, loss: Optional[LossFunction] = None) -> None:
         """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some.
         `reserve`: bytes that must fit into memory next to the trainer. loss(LossRows) returns the loss of rows and
-        writes its gradient; a step's loss is the sum over its calls. Without it, it is the mean cross-entropy."""
+        writes its gradient, or returns False to end the step; a step's loss is the sum over its calls. Without it, it is the mean cross-entropy."""
         encoded, made = c_string(recipe, "recipe"), c_void_p()
         options = structs.TrainerOptions(recipe=encoded, seq=seq,
                                          draw_weights=bool(draw_weights), reserve=reserve)
