@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   Must(plumb_model_create(runtime, spec, &model, &error), error);
   if (writes) {
     Must(plumb_model_init(model, 1, &error), error);
-    Must(plumb_model_save(model, argv[2], &error), error);
+    Must(plumb_model_save(model, argv[2], NULL, &error), error);
     return 0;
   }
   Must(plumb_model_map(model, argv[2], &error), error);
