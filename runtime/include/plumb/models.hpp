@@ -119,8 +119,9 @@ class Model {
   }
   // Reads the weights from a safetensors file.
   Result<void> Load(const std::string& path) {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), nullptr, error); });
+    return internal::Call([&](plumb_error** error) {
+      return plumb_model_load(handle_.get(), path.c_str(), nullptr, error);
+    });
   }
   // Reads the weights from the content of a safetensors file, which is not kept.
   Result<void> LoadMemory(const void* data, std::size_t size) {

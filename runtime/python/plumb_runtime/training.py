@@ -133,7 +133,8 @@ class Trainer(Object):
                  reserve: int = 0, loss: Optional[LossFunction] = None) -> None:
         """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some.
         `reserve`: bytes that must fit into memory next to the trainer. loss(LossRows) returns the loss of rows and
-        writes its gradient, or returns False to end the step; a step's loss is the sum over its calls. Without it, it is the mean cross-entropy."""
+        writes its gradient, or returns False to end the step; a step's loss is the sum over its calls. Without it, it is
+        the mean cross-entropy."""
         encoded, made = c_string(recipe, "recipe"), c_void_p()
         options = structs.TrainerOptions(recipe=encoded, seq=seq,
                                          draw_weights=bool(draw_weights), reserve=reserve)
