@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the rungs of protocol.json, and writes the runs of each as RESULTS/RUNG.csv.gz and its cost as RESULTS/RUNG.json.
+"""Runs the rungs of protocol.json, and writes the runs of each as RESULTS/RUNG.csv.gz, its cost as RESULTS/RUNG.json, and
+the page of all rungs as OUT/page.html.
 
 Runs are kept in a store: the same command continues where it was interrupted, and a new placement trains its own runs alone.
 """
@@ -21,6 +22,7 @@ import sys
 import time
 
 import ladder_results
+import make_page
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -303,12 +305,15 @@ def main():
     parser.add_argument("--data", action="append", default=[], metavar="TASK=FILE", help="data of shakespeare or words")
     parser.add_argument("--placement", action="append", default=[], metavar="FILE",
                         help="also run this placement, on every rung; repeatable")
-    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"), help="store and reports")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"), help="directory of the store, results and page")
     parser.add_argument("--results", help="directory of the CSV files; default OUT/results")
     parser.add_argument("--estimate", action="store_true", help="print what each rung costs, and train nothing")
     parser.add_argument("--quick", action="store_true", help="pre and post for ten steps, to see that all of it runs")
     options = parser.parse_args()
-    Ladder(options).run(options.rung, options.estimate)
+    ladder = Ladder(options)
+    ladder.run(options.rung, options.estimate)
+    if not options.estimate and glob.glob(os.path.join(glob.escape(ladder.results), "*.csv.gz")):
+        make_page.write_page(ladder.results, os.path.join(ladder.out, "page.html"), options.placement)
 
 
 if __name__ == "__main__":

@@ -196,15 +196,11 @@ def numbers(protocol, rungs, digest):
         "placements": rows})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", metavar="RESULTS", help="directory that ladder.py wrote")
-    parser.add_argument("--out", help="file to write; default RESULTS/page.html")
-    parser.add_argument("--placement", action="append", default=[], metavar="FILE", help="a placement that ladder.py was given")
-    options = parser.parse_args()
+def write_page(results, out, placements):
+    """Writes the page of the results to the file `out`. `placements` are files of placements that do not ship with plumb."""
     protocol = json.loads(read(os.path.join(HERE, "protocol.json")))
-    page = numbers(protocol, *load(protocol, options.results))
-    paths = sorted(glob.glob(os.path.join(ROOT, "plugins", "placements", "*.pbtxt"))) + options.placement
+    page = numbers(protocol, *load(protocol, results))
+    paths = sorted(glob.glob(os.path.join(ROOT, "plugins", "placements", "*.pbtxt"))) + placements
     files = dict(map(read_placement, paths))
     for row in page["placements"]:
         row["file"] = files.get(row["name"])
@@ -212,11 +208,19 @@ def main():
     html = read(os.path.join(HERE, "page.html"))
     for mark, text in (("css", read(os.path.join(HERE, "page.css"))), ("js", read(os.path.join(HERE, "page.js"))), ("json", block)):
         html = html.replace(f"@{mark}@", text, 1)
-    out = options.out or os.path.join(options.results, "page.html")
     with open(out + ".part", "w", encoding="utf-8") as file:
         file.write(html)
     os.replace(out + ".part", out)
     print(f"{out}: {len(html.encode()) / 1e3:.0f} kB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", metavar="RESULTS", help="directory that ladder.py wrote")
+    parser.add_argument("--out", help="file to write; default RESULTS/page.html")
+    parser.add_argument("--placement", action="append", default=[], metavar="FILE", help="a placement that ladder.py was given")
+    options = parser.parse_args()
+    write_page(options.results, options.out or os.path.join(options.results, "page.html"), options.placement)
 
 
 if __name__ == "__main__":

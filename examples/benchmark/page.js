@@ -327,7 +327,7 @@ function figures(row, rung) {
 }
 
 function fileOf(row) {
-  if (!row.file) return note("Its file was not given to make_page.py (--placement).");
+  if (!row.file) return note("Its file was not given by --placement.");
   return [make("p", {}, row.file.doc), make("pre", { tabindex: 0 }, code(row.file.text)),
     row.file.sources.map((source) => note(source.join(" · ")))];
 }
