@@ -483,12 +483,13 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     if (!init.run.empty()) origin = init.weights;
   }
   target.origin = origin;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> known, ReadFamilies(runtime));
   if (IsImportedRun(origin)) {
     PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
     // The run has the weights of the text model only.
     Json text = TextConfig(imported.config);
     if (name.empty() && !text.is_null()) {
-      absl::StatusOr<Family> family = FindFamily(runtime, text, "text_config");
+      absl::StatusOr<Family> family = FindFamily(known, text, "text_config");
       if (family.ok() && !family->architectures.empty()) {
         text["architectures"] = Json::array({family->architectures.front()});
         return Target{*std::move(family), std::move(text), std::move(origin)};
@@ -505,7 +506,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     return absl::InvalidArgumentError(
         absl::StrCat(run, ": does not come from an import: give the layout with --family"));
   }
-  PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(runtime, name));
+  PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(known, name));
   return target;
 }
 

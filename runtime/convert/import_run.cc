@@ -159,6 +159,7 @@ absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const
 // Returns the config.json without the keys that may stay unread and without the one that describes
 // `quantization`, and the use of the others.
 absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& family,
+                                          const std::vector<Family>& families,
                                           const ImportRequest& request,
                                           const CheckpointDirectory& checkpoint,
                                           Quantization* quantization) {
@@ -176,8 +177,7 @@ absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& fa
   }
   PLUMB_ASSIGN_OR_RETURN(*quantization, ReadQuantization(config.config, file));
   if (quantization->method != Quantization::kNone) config.config.erase(kQuantization);
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> known, ReadFamilies(*runtime));
-  config.keys = AccountForKeys(family, known, config.config);
+  config.keys = AccountForKeys(family, families, config.config);
   PLUMB_RETURN_IF_ERROR(CheckKeys(family, config, file, runtime));
   if (quantization->method != Quantization::kNone) {
     config.keys.push_back({kQuantization, KeyUse::kRead, ""});
@@ -208,14 +208,14 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
   PLUMB_ASSIGN_OR_RETURN(CheckpointDirectory checkpoint,
                          CheckpointDirectory::Open(request.directory));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> known, ReadFamilies(*runtime));
   absl::StatusOr<Family> family =
-      request.family_file.empty()
-          ? FindFamily(*runtime, checkpoint.config(), checkpoint.config_path())
-          : ReadFamily(*runtime, request.family_file);
+      request.family_file.empty() ? FindFamily(known, checkpoint.config(), checkpoint.config_path())
+                                  : ReadFamily(*runtime, request.family_file);
   if (!family.ok()) return family.status();
   Quantization quantization;
   PLUMB_ASSIGN_OR_RETURN(const ImportedConfig config,
-                         ReadConfig(runtime, *family, request, checkpoint, &quantization));
+                         ReadConfig(runtime, *family, known, request, checkpoint, &quantization));
   PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                          ReadConfigValues(*family, config.config, checkpoint.config_path()));
   for (const std::string& warning : values.warnings) {

@@ -41,11 +41,12 @@ std::vector<std::string> ZooDirectories(const HostRuntime& runtime) {
   return directories;
 }
 
-// Returns the files in these directories whose names end with `ending`, the first of each name.
-std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending) {
+// Returns the files in the directories whose names end with `ending`, the first of each name.
+std::vector<std::string> ZooFiles(const std::vector<std::string>& directories,
+                                  absl::string_view ending) {
   std::vector<std::string> paths;
   std::set<std::string> seen;
-  for (const std::string& directory : ZooDirectories(runtime)) {
+  for (const std::string& directory : directories) {
     const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
     if (!names.ok()) continue;  // a directory of placements may have no zoo next to it
     for (const std::string& name : *names) {
@@ -59,7 +60,7 @@ std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view 
 // Returns the path of each model, by its name.
 std::map<std::string, std::string> ModelFiles(const HostRuntime& runtime) {
   std::map<std::string, std::string> files;
-  for (const std::string& path : ZooFiles(runtime, kModel)) {
+  for (const std::string& path : ZooFiles(ZooDirectories(runtime), kModel)) {
     if (absl::EndsWith(path, kImport) || absl::EndsWith(path, kPart)) continue;
     files[std::string(absl::StripSuffix(path.substr(path.rfind('/') + 1), kModel))] = path;
   }
@@ -76,6 +77,25 @@ absl::StatusOr<ZooModel> Describe(HostRuntime* runtime, const std::string& name,
   PLUMB_ASSIGN_OR_RETURN(const api::Model made, CreateModel(runtime, spec));
   PLUMB_ASSIGN_OR_RETURN(model.description, DescribeModel(made));
   return model;
+}
+
+// Reads a family. Its parts are searched next to it, then in the directories.
+absl::StatusOr<Family> ReadFamilyFile(const std::string& path,
+                                      std::vector<std::string> directories) {
+  directories.insert(directories.begin(), ParentDirectory(path));
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
+  const auto read_part = [&directories](const std::string& name) -> absl::StatusOr<FamilyText> {
+    const std::string file_name = absl::StrCat(name, kPart);
+    for (const std::string& directory : directories) {
+      const std::string file = JoinPath(directory, file_name);
+      if (!FileExists(file)) continue;
+      PLUMB_ASSIGN_OR_RETURN(std::string part, ReadFile(file, kMaxTextBytes));
+      return FamilyText{file, std::move(part)};
+    }
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", file_name, " in ", absl::StrJoin(directories, ", ")));
+  };
+  return ParseFamily({path, std::move(text)}, read_part);
 }
 
 bool HasAnArchitecture(const Family& family, const Json& config) {
@@ -134,7 +154,7 @@ absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& n
 
 std::vector<std::string> ListFamilies(const HostRuntime& runtime) {
   std::vector<std::string> names;
-  for (const std::string& path : ZooFiles(runtime, kImport)) {
+  for (const std::string& path : ZooFiles(ZooDirectories(runtime), kImport)) {
     const std::string file = path.substr(path.rfind('/') + 1);
     names.emplace_back(absl::StripSuffix(file, kImport));
   }
@@ -148,35 +168,21 @@ absl::StatusOr<std::vector<KeyUses>> ListZooKeys(const HostRuntime& runtime) {
 }
 
 absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
-  std::vector<std::string> directories = ZooDirectories(runtime);
-  directories.insert(directories.begin(), ParentDirectory(path));
-  return ParseFamily({path, std::move(text)},
-                     [&directories](const std::string& name) -> absl::StatusOr<FamilyText> {
-                       const std::string file_name = absl::StrCat(name, kPart);
-                       for (const std::string& directory : directories) {
-                         const std::string file = JoinPath(directory, file_name);
-                         if (!FileExists(file)) continue;
-                         PLUMB_ASSIGN_OR_RETURN(std::string part, ReadFile(file, kMaxTextBytes));
-                         return FamilyText{file, std::move(part)};
-                       }
-                       return absl::NotFoundError(absl::StrCat("there is no ", file_name, " in ",
-                                                               absl::StrJoin(directories, ", ")));
-                     });
+  return ReadFamilyFile(path, ZooDirectories(runtime));
 }
 
 absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime) {
+  const std::vector<std::string> directories = ZooDirectories(runtime);
   std::vector<Family> families;
-  for (const std::string& path : ZooFiles(runtime, kImport)) {
-    PLUMB_ASSIGN_OR_RETURN(Family family, ReadFamily(runtime, path));
+  for (const std::string& path : ZooFiles(directories, kImport)) {
+    PLUMB_ASSIGN_OR_RETURN(Family family, ReadFamilyFile(path, directories));
     families.push_back(std::move(family));
   }
   return families;
 }
 
-absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config,
+absl::StatusOr<Family> FindFamily(const std::vector<Family>& families, const Json& config,
                                   const std::string& config_path) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<Family> families, ReadFamilies(runtime));
   const std::string type = TextMember(config, "model_type");
   std::vector<const Family*> found;
   for (const Family& family : families) {
@@ -205,10 +211,10 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
       "; a new one is a file, for --family (plumb docs zoo)"));
 }
 
-absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<Family> families, ReadFamilies(runtime));
-  for (Family& family : families) {
-    if (family.name == name) return std::move(family);
+absl::StatusOr<Family> FindFamilyNamed(const std::vector<Family>& families,
+                                       const std::string& name) {
+  for (const Family& family : families) {
+    if (family.name == name) return family;
   }
   const std::vector<std::string> names = GetNames(families);
   return absl::NotFoundError(absl::StrCat("there is no family ", QuoteName(name),

@@ -41,11 +41,12 @@ absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime);
 
 // Returns the family of a config.json, determined by model_type, else by architectures. Errors:
 // kInvalidArgument if none fits, with the available ones, or if two fit.
-absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const nlohmann::json& config,
+absl::StatusOr<Family> FindFamily(const std::vector<Family>& families, const nlohmann::json& config,
                                   const std::string& config_path);
 
 // Returns the family of that name. Errors: kNotFound with a suggestion.
-absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name);
+absl::StatusOr<Family> FindFamilyNamed(const std::vector<Family>& families,
+                                       const std::string& name);
 
 }  // namespace plumb
 
