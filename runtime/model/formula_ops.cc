@@ -102,7 +102,7 @@ ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operand
                      const std::string& scope) {
   const std::string& f = function.name;
   const std::string name = absl::StrCat(scope, f);
-  if (ParseActivationKind(f).ok()) return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
+  if (IsActivation(f)) return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
   if (f == "dot") return EmitDot(b, operands, function.numbers, name);
   if (f == "stop") return b->Apply("stop", {operands[0]}, {}, name);
   if (f == "slice") return EmitSlice(b, operands[0], function.numbers, name);

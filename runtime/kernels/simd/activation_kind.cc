@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/diagnostics.h"
 
@@ -18,6 +19,16 @@ constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
 constexpr double kTwoInverseSqrtPi = 1.12837916709551257390;  // 2/sqrt(pi)
 constexpr double kCubic = 0.044715;
 
+constexpr struct {
+  const char* name;
+  ActivationKind kind;
+} kKinds[] = {
+    {"relu", ActivationKind::kRelu},          {"gelu", ActivationKind::kGelu},
+    {"gelu_tanh", ActivationKind::kGeluTanh}, {"silu", ActivationKind::kSilu},
+    {"softplus", ActivationKind::kSoftplus},  {"tanh", ActivationKind::kTanh},
+    {"sigmoid", ActivationKind::kSigmoid},    {"erf", ActivationKind::kErf},
+};
+
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Returns 2u, where gelu_tanh(x) = x/2 (1 + tanh(u)) = x sigmoid(2u). The last form has no
@@ -26,16 +37,11 @@ double TwiceInner(double x) { return 2 * kSqrtTwoOverPi * (x + kCubic * x * x * 
 
 }  // namespace
 
+bool IsActivation(absl::string_view name) {
+  return absl::c_any_of(kKinds, [name](const auto& entry) { return name == entry.name; });
+}
+
 absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name) {
-  static constexpr struct {
-    const char* name;
-    ActivationKind kind;
-  } kKinds[] = {
-      {"relu", ActivationKind::kRelu},          {"gelu", ActivationKind::kGelu},
-      {"gelu_tanh", ActivationKind::kGeluTanh}, {"silu", ActivationKind::kSilu},
-      {"softplus", ActivationKind::kSoftplus},  {"tanh", ActivationKind::kTanh},
-      {"sigmoid", ActivationKind::kSigmoid},    {"erf", ActivationKind::kErf},
-  };
   std::vector<std::string> known;
   for (const auto& entry : kKinds) {
     if (name == entry.name) return entry.kind;

@@ -17,6 +17,8 @@ namespace plumb {
 
 enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kSoftplus, kTanh, kSigmoid, kErf };
 
+bool IsActivation(absl::string_view name);
+
 // Parses a name. Errors: kInvalidArgument with a suggestion.
 absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);
 
