@@ -22,7 +22,7 @@ import sys
 import time
 
 import ladder_results
-import make_page
+from make_page import read, write_page
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -34,11 +34,6 @@ def write(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def file_hash(path):
@@ -305,7 +300,8 @@ def main():
     parser.add_argument("--data", action="append", default=[], metavar="TASK=FILE", help="data of shakespeare or words")
     parser.add_argument("--placement", action="append", default=[], metavar="FILE",
                         help="also run this placement, on every rung; repeatable")
-    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"), help="directory of the store, results and page")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "studies", "ladder"),
+                        help="directory of the store, results and page")
     parser.add_argument("--results", help="directory of the CSV files; default OUT/results")
     parser.add_argument("--estimate", action="store_true", help="print what each rung costs, and train nothing")
     parser.add_argument("--quick", action="store_true", help="pre and post for ten steps, to see that all of it runs")
@@ -313,7 +309,7 @@ def main():
     ladder = Ladder(options)
     ladder.run(options.rung, options.estimate)
     if not options.estimate and glob.glob(os.path.join(glob.escape(ladder.results), "*.csv.gz")):
-        make_page.write_page(ladder.results, os.path.join(ladder.out, "page.html"), options.placement)
+        write_page(ladder.results, os.path.join(ladder.out, "page.html"), options.placement)
 
 
 if __name__ == "__main__":

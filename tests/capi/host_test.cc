@@ -60,25 +60,22 @@ int CountThreads() {
   return threads;
 }
 
-// Returns the number of threads once it is `expected`, or after a minute. Linux lists a thread for
+// Number of threads before any test: one, or more if a sanitizer has its own.
+const int kOwnThreads = [] {
+  std::string entry;
+  std::thread([&] { entry = "/proc/self/task/" + std::to_string(gettid()); }).join();
+  while (access(entry.c_str(), F_OK) == 0) std::this_thread::yield();
+  return CountThreads();
+}();
+
+// Returns the number of threads once it is kOwnThreads, or after a minute. Linux lists a thread for
 // a moment after it was joined.
-int ThreadsThatRemain(int expected) {
+int RemainingThreads() {
   int threads = CountThreads();
-  for (int i = 0; i < 60'000 && threads != expected; ++i) {
+  for (int i = 0; i < 60'000 && threads != kOwnThreads; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     threads = CountThreads();
   }
-  return threads;
-}
-
-// Returns the number of threads without plumb's: one, or more if a sanitizer has its own.
-int OwnThreads() {
-  static const int threads = [] {
-    std::string entry;
-    std::thread([&] { entry = "/proc/self/task/" + std::to_string(gettid()); }).join();
-    while (access(entry.c_str(), F_OK) == 0) std::this_thread::yield();
-    return CountThreads();
-  }();
   return threads;
 }
 
@@ -94,14 +91,13 @@ TEST(HostTest, RunsOnTheThreadsOfTheHostToTheSameBits) {
     EXPECT_EQ(floats, expected);
     EXPECT_GT(executor.jobs, 10);
     EXPECT_GT(executor.tasks, executor.jobs);
-    EXPECT_EQ(ThreadsThatRemain(OwnThreads()), OwnThreads()) << "a thread of plumb's own";
+    EXPECT_EQ(RemainingThreads(), kOwnThreads) << "a thread of plumb's own";
   }
 }
 
 TEST(HostTest, ThreadsEndWithTheLastHandle) {
-  OwnThreads();
   Expected();
-  EXPECT_EQ(ThreadsThatRemain(OwnThreads()), OwnThreads());
+  EXPECT_EQ(RemainingThreads(), kOwnThreads);
   for (int round = 0; round < 3; ++round) {
     ModelHandle model;
     SpecHandle spec;
@@ -115,9 +111,9 @@ TEST(HostTest, ThreadsEndWithTheLastHandle) {
       EXPECT_PLUMB_OK(plumb_spec_from_text(text.c_str(), "wide", &spec.get, err));
       EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     }
-    EXPECT_GT(CountThreads(), OwnThreads());  // the model keeps its runtime alive
+    EXPECT_GT(CountThreads(), kOwnThreads);  // the model keeps its runtime alive
     plumb_model_free(std::exchange(model.get, nullptr));
-    EXPECT_EQ(ThreadsThatRemain(OwnThreads()), OwnThreads());
+    EXPECT_EQ(RemainingThreads(), kOwnThreads);
   }
 }
 
@@ -135,7 +131,7 @@ TEST(HostTest, SeveralThreadsCreateAndFreeRuntimes) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(ThreadsThatRemain(OwnThreads()), OwnThreads());
+  EXPECT_EQ(RemainingThreads(), kOwnThreads);
 }
 
 // Returns the draws of four sessions on one thread, fed alternately, with weights of all formats.
