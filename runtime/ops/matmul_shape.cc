@@ -65,15 +65,21 @@ GemmSpec OneProduct(const OpTypes& types, bool may_have_bias) {
 
 void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums) {
   const ProductShape p(args.shape(a), args.shape(b), args.attrs);
-  for (int64_t i = 0; i < p.m; ++i) {
+  const std::vector<double>& x = args.f(a);
+  std::vector<double> y(p.k * p.n);  // rows of k, so that the innermost loop reads neighbours
+  for (int64_t l = 0; l < p.k; ++l) {
     for (int64_t j = 0; j < p.n; ++j) {
-      double sum = 0;
-      for (int64_t l = 0; l < p.k; ++l) {
-        sum += args.f(a)[p.transpose_a ? l * p.lda + i : i * p.lda + l] *
-               args.f(b)[p.transpose_b ? j * p.ldb + l : l * p.ldb + j];
-      }
-      (*sums)[i * p.n + j] += sum;
+      y[l * p.n + j] = args.f(b)[p.transpose_b ? j * p.ldb + l : l * p.ldb + j];
     }
+  }
+  std::vector<double> row(p.n);
+  for (int64_t i = 0; i < p.m; ++i) {
+    std::fill(row.begin(), row.end(), 0.0);
+    for (int64_t l = 0; l < p.k; ++l) {
+      const double factor = x[p.transpose_a ? l * p.lda + i : i * p.lda + l];
+      for (int64_t j = 0; j < p.n; ++j) row[j] += factor * y[l * p.n + j];
+    }
+    for (int64_t j = 0; j < p.n; ++j) (*sums)[i * p.n + j] += row[j];
   }
 }
 
