@@ -134,18 +134,23 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
     state.step.store(report->step, std::memory_order_relaxed);
     state.loss.store(report->loss, std::memory_order_relaxed);
   }
+  if (result.status == RunStatus::kFinished && plan.groups[run.group].training.has_validation) {
+    const absl::StatusOr<double> validation = training->ValidationLoss();
+    if (validation.ok()) {
+      result.validation = *validation;
+    } else if (absl::IsAborted(validation.status())) {
+      result.status = RunStatus::kDiverged;
+      result.message = std::string(validation.status().message());
+    } else {
+      return validation.status();
+    }
+  }
   const bool diverged = result.status == RunStatus::kDiverged;
   result.step = training->step() + (diverged ? 1 : 0);
   const IncidentCounts incidents = training->incidents();
   result.spikes = incidents.spikes;
   result.skips = incidents.skips;
-  if (!diverged) {
-    if (plan.groups[run.group].training.has_validation) {
-      PLUMB_ASSIGN_OR_RETURN(const double validation, training->ValidationLoss());
-      result.validation = validation;
-    }
-    PLUMB_RETURN_IF_ERROR(DrawSamples(plan, run, training, runtime, &result));
-  }
+  if (!diverged) PLUMB_RETURN_IF_ERROR(DrawSamples(plan, run, training, runtime, &result));
   if (const absl::Status written = WriteRunResult(run.directory, result); !written.ok()) {
     return written;
   }

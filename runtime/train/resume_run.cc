@@ -183,6 +183,10 @@ absl::Status TrainRunState::OpenExisting(const TrainRequest& request) {
     PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, ContinueIdentity(request, **then));
     run_json = identity.InRunJson(run_json);
   }
+  // The result of a study's run is not that of the steps that follow.
+  if (step() < fields().max_steps()) {
+    PLUMB_RETURN_IF_ERROR(RemoveTree(RunResultPath(request.out)));
+  }
   if (run_json != files.initial_state) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out), run_json));
   }

@@ -60,6 +60,7 @@ std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json
 std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.csv"); }
 std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
 std::string RunIncidentsPath(const std::string& run) { return JoinPath(run, "incidents.jsonl"); }
+std::string RunResultPath(const std::string& run) { return JoinPath(run, "result.json"); }
 
 absl::StatusOr<DirectoryLock> LockRun(const std::string& run) {
   PLUMB_RETURN_IF_ERROR(MakeDirectories(run));

@@ -32,6 +32,7 @@ std::string RunJsonPath(const std::string& run);
 std::string RunMetricsPath(const std::string& run);
 std::string RunProbesPath(const std::string& run);
 std::string RunIncidentsPath(const std::string& run);
+std::string RunResultPath(const std::string& run);  // written by studies when the run has ended
 
 // Locks `run`, created if needed, against other training processes. Errors: kAlreadyExists if one
 // holds the lock.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"
 #include "runtime/train/run_directory.h"
@@ -15,20 +16,47 @@
 namespace plumb {
 namespace {
 
-// Returns the path of the checkpoint's weights after checking its size and hash.
-absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
-  return file.path();
-}
-
-// Returns the path of the file with the average of the weights, after the same checks.
-absl::StatusOr<std::string> CheckedAveragePath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
+// Opens the file with the average of the weights.
+absl::StatusOr<SafetensorsFile> OpenAverage(const Checkpoint& checkpoint) {
+  PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
   for (const TensorEntry& tensor : file.tensors()) {
-    if (absl::StartsWith(tensor.name, "ema.")) return file.path();
+    if (absl::StartsWith(tensor.name, "ema.")) return file;
   }
   return absl::NotFoundError(absl::StrCat(
       file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
+}
+
+// Returns the text of the model that a checkpoint's file was trained as, written as this plumb
+// writes it; "" if the file has none.
+std::string TrainedText(HostRuntime* runtime, const SafetensorsFile& weights) {
+  const auto text = weights.metadata().find("model");
+  if (text == weights.metadata().end()) return "";
+  const auto spec = api::Spec::FromText(text->second, weights.path());
+  if (!spec.ok()) return text->second;
+  const auto model = api::Model::Create(runtime->api(), *spec);
+  return model.ok() ? ToStatus(model->Text()).value_or(text->second) : text->second;
+}
+
+// Warns if model.pbtxt or a norm is not the one that the weights were trained with.
+absl::Status WarnOfChanges(HostRuntime* runtime, const RunAndCheckpoint& where,
+                           const SafetensorsFile& weights, const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(model.Text()));
+  const std::string then = TrainedText(runtime, weights);
+  if (!then.empty() && then != text) {
+    runtime->Warn(absl::StrCat(where.checkpoint,
+                               ": was trained as another model than its run describes now",
+                               TextDifference(then, text)));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(RunJsonPath(where.run), kMaxStateBytes));
+  const absl::StatusOr<RunPlugins> recorded = PluginsIn(json);
+  if (!recorded.ok()) {
+    return Annotate(recorded.status(), absl::StrCat(RunJsonPath(where.run), ": "));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins now, GetPlugins(runtime, model));
+  for (const std::string& line : ChangedPlugins(*recorded, now)) {
+    runtime->Warn(absl::StrCat(where.run, ": ", line));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -46,8 +74,8 @@ absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path) {
   return RunAndCheckpoint{path, std::move(checkpoint)};
 }
 
-absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool average,
-                                      api::Model* model) {
+absl::StatusOr<int64_t> MapRunWeights(HostRuntime* runtime, const RunAndCheckpoint& where,
+                                      bool average, api::Model* model) {
   if (where.checkpoint.empty()) {
     if (average) {
       return absl::NotFoundError(
@@ -59,9 +87,10 @@ absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool averag
   }
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
   // Checked completely before mapping, since the weights stay in the file.
-  PLUMB_ASSIGN_OR_RETURN(const std::string path,
-                         average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model->Map(path); }));
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights,
+                         average ? OpenAverage(checkpoint) : OpenCheckpointModel(checkpoint));
+  PLUMB_RETURN_IF_ERROR(WarnOfChanges(runtime, where, weights, *model));
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model->Map(weights.path()); }));
   return checkpoint.step;
 }
 
@@ -74,7 +103,7 @@ absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& p
   if (!created.ok()) return NameMissingPlugins(runtime, where.run, created.status());
   api::Model model = *std::move(created);
   runtime->ForgetWarningsAbout(model_path);  // users saw them when the model was made
-  PLUMB_ASSIGN_OR_RETURN(const int64_t step, MapRunWeights(where, average, &model));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t step, MapRunWeights(runtime, where, average, &model));
   return RunModel{where.run, where.checkpoint, step, std::move(text), std::move(model)};
 }
 

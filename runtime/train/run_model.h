@@ -25,9 +25,10 @@ struct RunAndCheckpoint {
 absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path);
 
 // Maps the weights into `model`, the model of that run. Returns the checkpoint's step, 0 for an
-// import. `average` selects the average of the weights. Errors: those of TrainedModel::Open.
-absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool average,
-                                      api::Model* model);
+// import. `average` selects the average of the weights. Warns if model.pbtxt or a norm is not the
+// one that the checkpoint was trained with. Errors: those of TrainedModel::Open.
+absl::StatusOr<int64_t> MapRunWeights(HostRuntime* runtime, const RunAndCheckpoint& where,
+                                      bool average, api::Model* model);
 
 struct RunModel {
   std::string run;

@@ -2,6 +2,7 @@
 #include "runtime/train/train_run.h"
 
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -357,7 +358,13 @@ absl::StatusOr<StepReport> TrainRunState::Step() {
   PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
   PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
   if (fields().eval_interval() > 0 && validation.has_value() && Due(fields().eval_interval())) {
-    PLUMB_ASSIGN_OR_RETURN(report.val_loss, ValidationLoss(fields().eval_batches()));
+    const absl::StatusOr<double> loss = ValidationLoss(fields().eval_batches());
+    if (absl::IsAborted(loss.status())) {
+      PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
+      return HandleDivergence(loss.status(), /*weights_are_lost=*/true, &report);
+    }
+    PLUMB_RETURN_IF_ERROR(loss.status());
+    report.val_loss = *loss;
   }
   if (metrics == nullptr) return report;
   PLUMB_RETURN_IF_ERROR(metrics->Append(report));
@@ -442,6 +449,10 @@ absl::StatusOr<double> TrainRunState::ValidationLoss(int64_t max_batches) {
   PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
                          MeasureLoss(validation->batches, max_batches, validation->masking,
                                      &*validation->evaluator, &validation->batch));
+  if (!std::isfinite(loss.loss)) {
+    return absl::AbortedError(
+        absl::StrCat("the validation loss is ", loss.loss, " after step ", step()));
+  }
   return loss.loss;
 }
 

@@ -300,7 +300,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainedModel> model, OpenFiles(runtime, where.run));
   Impl& impl = *model->impl_;
   impl.weights = weights;
-  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, &impl.model));
+  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(runtime, where, average, &impl.model));
   impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;
   if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;

@@ -212,6 +212,8 @@ TEST_F(RunPluginTest, Resume_RefusesOtherContentsUnlessEditsAreAccepted) {
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("was trained with other inputs"), HasSubstr(part)));
   EXPECT_EQ(Recorded("hash"), hash);
+  EXPECT_THAT(RunPlumb({"sample", "run", "--num", "1", "--plugin", moved}).err,
+              HasSubstr("is not the one that it was trained with: " + moved));
   const Finished changed = Resume(3, moved, {"--accept-edits"});
   EXPECT_EQ(changed.exit_code, 0) << changed.err;
   EXPECT_THAT(changed.err, HasSubstr("was trained with other inputs"));
@@ -220,6 +222,7 @@ TEST_F(RunPluginTest, Resume_RefusesOtherContentsUnlessEditsAreAccepted) {
   EXPECT_THAT(ReadJson("run/run.json")["identity"]["before"].get<std::string>(),
               AllOf(HasSubstr("step 2: "), HasSubstr(part)));
   EXPECT_THAT(Resume(4, moved).err, Not(HasSubstr("other inputs")));
+  EXPECT_EQ(RunPlumb({"sample", "run", "--num", "1", "--plugin", moved}).err, "");
 }
 
 TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
