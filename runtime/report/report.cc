@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <system_error>
@@ -53,31 +52,26 @@ std::string GetVersion(absl::string_view name) {
   return "";
 }
 
-// Returns the ids of the runs' norms, from run.json.
-std::set<std::string> PluginIds(const StudyPlan& plan) {
-  std::set<std::string> ids;
-  size_t seen = plan.groups.size();  // the runs of a group use the same norms
-  for (const PlanRun& run : plan.runs) {
-    if (run.group == seen) continue;
-    seen = run.group;
-    std::ifstream file(run.directory + "/run.json");
-    const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("plugins") || !json["plugins"].is_object()) continue;
-    for (const auto& plugin : json["plugins"].items()) ids.insert(plugin.key());
-  }
-  return ids;
-}
-
+// Describes the norms that the runs were trained with. One that is not found, or was built again
+// since, has no file and the 16 digits of its hash that the runs record.
 Json Plugins(const StudyPlan& plan, HostRuntime* runtime) {
+  constexpr absl::string_view kPrefix = "norm ";
+  std::set<std::pair<std::string, std::string>> norms;  // ids and hashes
+  for (const PlanRun& run : plan.runs) {
+    for (const auto& [name, hash] : run.identity.parts()) {
+      if (absl::StartsWith(name, kPrefix)) norms.emplace(name.substr(kPrefix.size()), hash);
+    }
+  }
   Json plugins = Json::array();
-  for (const std::string& id : PluginIds(plan)) {
+  for (const auto& [id, hash] : norms) {
+    Json plugin = {{"id", id}, {"version", ""}, {"path", ""}, {"sha256", hash}};
     const absl::StatusOr<std::string> text = ToStatus(runtime->api().DescribePlugin(id));
-    if (!text.ok()) continue;
-    const Json info = Json::parse(*text);
-    plugins.push_back({{"id", id},
-                       {"version", info["version"]},
-                       {"path", info["path"]},
-                       {"sha256", info["sha256"]}});
+    const Json found = text.ok() ? Json::parse(*text) : Json{{"sha256", "none"}};
+    const std::string now = found["sha256"];
+    if (now.empty() || absl::StartsWith(now, hash)) {
+      for (const char* key : {"version", "path", "sha256"}) plugin[key] = found[key];
+    }
+    plugins.push_back(std::move(plugin));
   }
   return plugins;
 }
@@ -99,7 +93,8 @@ Json OriginData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"data",
            {{"path", AbsolutePath(plan.study.data())},
             {"description", DataDescription(plan.study.data(), training.data)},
-            {"sha256", Sha256OfFile(plan.study.data())}}},
+            // of the file that the runs were trained on, if it is still there
+            {"sha256", training.data.empty() ? "" : Sha256OfFile(plan.study.data())}}},
           {"plugins", Plugins(plan, runtime)}};
 }
 

@@ -343,8 +343,9 @@ absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
   for (const std::string& warning : plan.warnings) host->Warn(warning);
   plan.out = request.out;
   plan.study.set_title(request.study.fields.title());
-  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, StudyLock::Acquire(request.out));
   StudyResults results = EvaluateStudy(plan, std::move(found.records));
+  PLUMB_RETURN_IF_ERROR(CheckChosen(plan, results));
+  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, StudyLock::Acquire(request.out));
   return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
 

@@ -34,7 +34,6 @@ namespace {
 struct FoundRun {
   std::string directory;
   std::string model_text;   // model.pbtxt
-  std::string name;         // of the model
   std::string model_key;    // the same without sizes
   std::string size_text;    // the sizes
   std::string recipe_text;  // WithoutStorage of train.pbtxt
@@ -63,7 +62,6 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
   FoundRun run;
   run.directory = directory;
   PLUMB_ASSIGN_OR_RETURN(run.model_text, ReadFile(RunModelPath(directory), kMaxTextBytes));
-  PLUMB_ASSIGN_OR_RETURN(run.name, NameInText(run.model_text));
   std::tie(run.model_key, run.size_text) = SplitLines(
       run.model_text, [](const std::string& field) { return IsSetting("model." + field); });
   PLUMB_ASSIGN_OR_RETURN(const std::string recipe,
@@ -113,19 +111,18 @@ absl::StatusOr<Overrides> ModelValues(const v1::Study& study, api::Spec spec) {
   return values;
 }
 
-// Sorts the runs of a study by their models, as the study does: by its files, then by the values of
-// its grid. The first model is the baseline.
-absl::Status SortByModels(const v1::Study& study, std::vector<FoundRun>* runs) {
-  std::set<std::string> names;
-  for (const FoundRun& run : *runs) names.insert(run.name);
-  // Models have the names of their files, or, if a file says so, others.
-  std::vector<std::string> stems;
-  for (const std::string& file : study.model()) {
-    const std::string stem = std::filesystem::path(file).stem().string();
-    stems.push_back(names.count(stem) > 0 ? stem : "");
-  }
+// Sorts the runs of a study as the study does, whose first model is the baseline, and sets their
+// values of its grid.
+absl::Status SortAsPlanned(const v1::Study& study, std::vector<FoundRun>* runs) {
+  const auto place = [&study](const FoundRun& run) {
+    const std::string name = std::filesystem::path(run.directory).filename().string();
+    return std::find(study.group().begin(), study.group().end(),
+                     name.substr(0, name.rfind("-seed"))) -
+           study.group().begin();
+  };
+  std::stable_sort(runs->begin(), runs->end(),
+                   [&place](const FoundRun& a, const FoundRun& b) { return place(a) < place(b); });
   std::map<std::string, Overrides> values;  // by model_key
-  std::vector<std::pair<std::vector<size_t>, FoundRun>> placed;
   for (FoundRun& run : *runs) {
     auto known = values.find(run.model_key);
     if (known == values.end()) {
@@ -134,22 +131,7 @@ absl::Status SortByModels(const v1::Study& study, std::vector<FoundRun>* runs) {
       known = values.emplace(run.model_key, std::move(own)).first;
     }
     run.model_values = known->second;
-    const auto index_of = [](const std::vector<std::string>& all, const std::string& one) {
-      return static_cast<size_t>(std::find(all.begin(), all.end(), one) - all.begin());
-    };
-    const size_t file = index_of(stems, run.name);
-    std::vector<size_t> place = {file < stems.size() ? file : index_of(stems, "")};
-    for (const auto& [field, value] : run.model_values) {
-      for (const v1::Grid& axis : study.grid()) {
-        if (axis.field() == field) place.push_back(index_of(axis.value(), value));
-      }
-    }
-    placed.emplace_back(std::move(place), std::move(run));
   }
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  runs->clear();
-  for (auto& [place, run] : placed) runs->push_back(std::move(run));
   return absl::OkStatus();
 }
 
@@ -162,6 +144,13 @@ absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) 
   } else if (FileExists(JoinPath(path, "study.pbtxt")) && FileExists(JoinPath(path, "runs"))) {
     PLUMB_ASSIGN_OR_RETURN(const Study read, ReadStudy(JoinPath(path, "study.pbtxt")));
     study = std::make_shared<const v1::Study>(read.fields);
+    if (study->group().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path,
+          "/study.pbtxt: does not record the order of its models, as of an earlier plumb; name the "
+          "runs in ",
+          path, "/runs, those of the baseline first"));
+    }
     const std::string all = JoinPath(path, "runs");
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(all));
     for (const std::string& name : names) {
@@ -179,7 +168,7 @@ absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) 
     run.study = study;
     found.push_back(std::move(run));
   }
-  if (study != nullptr) PLUMB_RETURN_IF_ERROR(SortByModels(*study, &found));
+  if (study != nullptr) PLUMB_RETURN_IF_ERROR(SortAsPlanned(*study, &found));
   for (FoundRun& run : found) runs->push_back(std::move(run));
   return absl::OkStatus();
 }
@@ -233,13 +222,7 @@ class Arranger {
     values_of_runs_.resize(runs_.size());
     for (const FieldValues& field : Differences(sizes)) AddField("model.", field);
     for (const FieldValues& field : Differences(recipes)) AddField("train.", field);
-    std::set<std::string> hashes;
-    FieldValues data = {"data", {}};
-    for (const FoundRun& run : runs_) {
-      hashes.insert(run.data_hash);
-      data.second.push_back(run.data);
-    }
-    if (hashes.size() > 1) AddField("", data);
+    AddData();
     AddOtherInputs();
     for (const Overrides& values : values_of_runs_) {
       if (std::count(plan_.cells.begin(), plan_.cells.end(), values) == 0) {
@@ -252,6 +235,25 @@ class Arranger {
       }
       return false;
     });
+  }
+
+  // Adds the data as a field if it differs, by the path of each content. A path whose content has
+  // changed since also has the hash.
+  void AddData() {
+    std::map<std::string, std::string> paths;             // by hash: the first path
+    std::map<std::string, std::set<std::string>> hashes;  // by path
+    for (const FoundRun& run : runs_) {
+      const std::string& path = paths.emplace(run.data_hash, run.data).first->second;
+      hashes[path].insert(run.data_hash);
+    }
+    if (paths.size() < 2) return;
+    FieldValues data = {"data", {}};
+    for (const FoundRun& run : runs_) {
+      const std::string& path = paths[run.data_hash];
+      data.second.push_back(hashes[path].size() == 1 ? path
+                                                     : absl::StrCat(path, " ", run.data_hash));
+    }
+    AddField("", data);
   }
 
   // Adds the other inputs that differ between runs as fields: norms, tokenizers, plumb and others.
@@ -448,6 +450,13 @@ class Arranger {
     if (record.result.status == RunStatus::kInterrupted) {
       plan_.warnings.push_back(absl::StrCat(found.directory, ": ", record.result.message,
                                             "; it is listed, and not part of any mean or test"));
+    }
+    if (record.result.status == RunStatus::kFinished && !record.result.validation &&
+        !record.validation.empty()) {
+      plan_.warnings.push_back(absl::StrCat(found.directory,
+                                            ": its validation losses are over eval_batches "
+                                            "batches, not over the whole split, so that "
+                                            "all models are compared by the losses of training"));
     }
     return record;
   }

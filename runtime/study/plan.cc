@@ -301,23 +301,23 @@ class Planner {
   // the same cell, does: by `match` its number of steps, or its d_ff.
   absl::StatusOr<Overrides> Match(const PlanGroup& reference, const PlanGroup& group,
                                   const GroupModel& made) {
-    const auto steps = static_cast<double>(reference.training.max_steps);
-    const auto with = [](double number) {
-      return Overrides{
-          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(number)))}};
-    };
-    if (plan_.study.match() == v1::Study::FLOPS) {
-      return with(steps * reference.flops_per_token / group.flops_per_token);
-    }
-    if (plan_.study.match() == v1::Study::TOKENS &&
-        group.context_length != reference.context_length) {
-      if (group.training.has_documents) {
-        return absl::InvalidArgumentError(
-            "--match tokens: the models have different contexts, and how many tokens of a document "
-            "fit into each differs; match by steps");
+    const bool by_flops = plan_.study.match() == v1::Study::FLOPS;
+    if (by_flops || plan_.study.match() == v1::Study::TOKENS) {
+      double ratio = by_flops ? reference.flops_per_token / group.flops_per_token : 1;
+      if (group.context_length != reference.context_length) {
+        if (group.training.has_documents) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "--match ", by_flops ? "flops" : "tokens",
+              ": the models have different contexts, and how many tokens of a document fit into "
+              "each differs; match by steps"));
+        }
+        ratio *= static_cast<double>(reference.context_length) /
+                 static_cast<double>(group.context_length);
       }
-      return with(steps * static_cast<double>(reference.context_length) /
-                  static_cast<double>(group.context_length));
+      if (ratio == 1) return Overrides{};
+      const double steps = ratio * static_cast<double>(reference.training.max_steps);
+      return Overrides{
+          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(steps)))}};
     }
     if (plan_.study.match() == v1::Study::PARAMETERS && group.parameters != reference.parameters) {
       return MatchParameters(reference, group, made);
@@ -650,6 +650,8 @@ std::string StudyPlan::StudyText() const {
     own->clear_value();
     own->add_value(range);
   }
+  absolute.clear_group();
+  for (const PlanGroup& group : groups) absolute.add_group(group.directory);
   return absl::StrCat(
       "# The study that plumb compare ran. run.json of each run next to this file identifies its "
       "inputs.\n",

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/study/study_directory.h"
 #include "runtime/train/loss_summary.h"
@@ -313,6 +314,29 @@ StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records
     CompareBestSettings(plan, &results);
   }
   return results;
+}
+
+absl::Status CheckChosen(const StudyPlan& plan, const StudyResults& results) {
+  if (!results.best) return absl::OkStatus();
+  SeedIndices others(plan.seeds.size() - results.best->chosen_with);
+  std::iota(others.begin(), others.end(), results.best->chosen_with);
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    bool is_chosen = false, is_compared = false;
+    const auto choosing = ChoosingOutcomes(plan, results, model);
+    for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+      is_chosen |= choosing[cell].has_value();
+      is_compared |=
+          OutcomeOfGroup(plan, results, GroupIndex(plan, model, cell), others).runs() > 0;
+    }
+    if (is_chosen || !is_compared) continue;
+    const auto end = plan.seeds.begin() + static_cast<std::ptrdiff_t>(results.best->chosen_with);
+    return absl::InvalidArgumentError(absl::StrCat(
+        plan.models[model].name, ": has no run with seed ",
+        absl::StrJoin(plan.seeds.begin(), end, " or "),
+        ", and these choose the setting of each model; train it with them, or name only runs with "
+        "the seeds that all models have"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> StudyResults::Products() const {

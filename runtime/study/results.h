@@ -88,6 +88,10 @@ absl::StatusOr<std::vector<size_t>> ChooseCells(const StudyPlan& plan);
 std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
                                             size_t group);
 
+// Fails if a model has runs to compare in several settings, and none with the seeds that choose its
+// setting.
+absl::Status CheckChosen(const StudyPlan& plan, const StudyResults& results);
+
 // Computes the results from records that were already read.
 StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records);
 

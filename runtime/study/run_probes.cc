@@ -198,16 +198,18 @@ double Mean(const std::vector<double>& values) {
   return pool.Figure(Pooling::kMean);
 }
 
-// Returns the figures of the runs at a step and layer.
+// Returns the figures of the runs at a step and layer. Runs may have been probed at other layers.
 std::vector<double> ValuesAt(const std::vector<const RunProbes*>& runs, absl::string_view name,
-                             int64_t step, size_t layer) {
+                             int64_t step, const std::string& layer) {
   std::vector<double> values;
   for (const RunProbes* run : runs) {
     const ProbeSeries* const series = run->Find(name);
     const auto at = std::lower_bound(run->steps.begin(), run->steps.end(), step);
     if (series == nullptr || at == run->steps.end() || *at != step) continue;
     const std::vector<double>& row = series->values[static_cast<size_t>(at - run->steps.begin())];
-    if (layer < row.size()) values.push_back(row[layer]);
+    const auto index = static_cast<size_t>(
+        std::find(run->layers.begin(), run->layers.end(), layer) - run->layers.begin());
+    if (index < row.size()) values.push_back(row[index]);
   }
   return values;
 }
@@ -246,14 +248,21 @@ RunProbes MeanProbes(const std::vector<const RunProbes*>& runs) {
   std::set<int64_t> steps;
   for (const RunProbes* run : runs) {
     steps.insert(run->steps.begin(), run->steps.end());
-    if (run->layers.size() > mean.layers.size()) mean.layers = run->layers;
+    for (const std::string& layer : run->layers) {
+      if (std::count(mean.layers.begin(), mean.layers.end(), layer) == 0) {
+        mean.layers.push_back(layer);
+      }
+    }
   }
+  std::sort(mean.layers.begin(), mean.layers.end(), [](const std::string& a, const std::string& b) {
+    return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);  // layers.9 before layers.10
+  });
   mean.steps.assign(steps.begin(), steps.end());
   for (const ProbeSeries* kind : CollectKinds(runs)) {
     ProbeSeries series = {kind->name, kind->is_log, kind->is_largest, {}};
     for (const int64_t step : mean.steps) {
       std::vector<double> row;
-      for (size_t layer = 0; layer < mean.layers.size(); ++layer) {
+      for (const std::string& layer : mean.layers) {
         const std::vector<double> values = ValuesAt(runs, kind->name, step, layer);
         row.push_back(kind->is_log ? GeometricMean(values) : Mean(values));
       }

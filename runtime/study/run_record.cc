@@ -23,9 +23,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "plumb-compare-run";
-std::string ResultPath(const std::string& directory) {
-  return absl::StrCat(directory, "/result.json");
-}
 
 // Returns the content of a file, "" if there is none.
 absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
@@ -67,7 +64,7 @@ std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(ResultPath(directory)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(RunResultPath(directory)));
   const Json json = Parse(text);
   if (!json.is_object() || String(json, "format") != kFormat || Number(json, "version") != 1) {
     return std::nullopt;
@@ -108,7 +105,7 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
   for (const RunSample& sample : result.samples) {
     json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});
   }
-  return WriteFileAtomically(ResultPath(directory),
+  return WriteFileAtomically(RunResultPath(directory),
                              json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -159,8 +156,12 @@ absl::Status ReadSteps(const std::string& directory, int64_t max_steps, RunRecor
 absl::Status SetResultOfTraining(const std::string& directory, RunRecord* record) {
   RunResult& result = record->result;
   result.step = static_cast<int64_t>(record->losses.size());
-  if (!record->validation.empty()) result.validation = record->validation.back().second;
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(RunTrainPath(directory), {}));
+  // A loss over some batches, or at an earlier step, is not that of the run.
+  if (recipe.fields.eval_batches() == 0 && !record->validation.empty() &&
+      record->validation.back().first == result.step) {
+    result.validation = record->validation.back().second;
+  }
   result.status =
       result.step >= recipe.fields.max_steps() ? RunStatus::kFinished : RunStatus::kInterrupted;
   result.message =

@@ -119,6 +119,7 @@ double SignFlipPValue(const std::vector<double>& differences) {
     sum += difference;
     size += std::abs(difference);
   }
+  if (std::isnan(sum)) return kNaN;
   // Sums in another order differ by rounding, and must count as equal.
   const double threshold = std::abs(sum) - 1e-9 * size;
   if (n <= kMaxExactFlips) {

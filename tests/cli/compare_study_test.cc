@@ -236,6 +236,22 @@ TEST_F(CompareStudyTest, MatchesFlopsOrParameters) {
   EXPECT_EQ(runs[0]["step"], 40);
   EXPECT_LT(runs[1]["step"], 40);
   EXPECT_GT(runs[1]["step"], 25);
+  // A context twice as long has twice the tokens in a step.
+  std::string text = Read("pre.pbtxt");
+  const std::string context = "context_length: 16";
+  ASSERT_NE(text.find(context), std::string::npos);
+  Write("longer.pbtxt", text.replace(text.find(context), context.size(), "context_length: 32"));
+  const std::vector<std::string> two = {
+      "pre.pbtxt", "longer.pbtxt", "--match", "flops", "--seeds",
+      "1",         "--samples",    "0",       "--set", "train.max_steps=40"};
+  std::vector<std::string> texts = two;
+  texts.insert(texts.end(), {"--set", "train.data.format=TEXT"});
+  ASSERT_EQ(Compare(texts, "texts").exit_code, 0);
+  EXPECT_LT(ReadJson("texts/report.json")["runs"][1]["step"], 20);
+  EXPECT_GT(ReadJson("texts/report.json")["runs"][1]["step"], 10);
+  const Finished documents = Compare(two, "documents");
+  EXPECT_EQ(documents.exit_code, 2);
+  EXPECT_THAT(documents.err, HasSubstr("--match flops: the models have different contexts"));
   const Finished unknown = Compare({"pre.pbtxt", "--match", "hours"}, "unknown");
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("parameters"));

@@ -19,7 +19,7 @@ import csv, json
 def rows(path):
     hashes = ("model_hash", "recipe_hash", "run_hash")
     table = [{k: v for k, v in row.items() if k not in hashes} for row in csv.DictReader(open(path, encoding="utf-8"))]
-    # The order of models and fields of the grid may differ.
+    # The order of the grid's fields may differ.
     key = lambda row: (row["model"], row["train.learning_rate"], row["model.n_layer"], int(row["seed"]))
     return {key(row): {k: v for k, v in row.items() if k != "group"} for row in table}
 study, again = rows("study/runs.csv"), rows("again/runs.csv")
@@ -67,6 +67,43 @@ refused() {
   if "$plumb" report "$@" > out 2>&1; then echo "report $* was not refused"; exit 1; fi
   grep -q -- "$text" out || { cat out; exit 1; }
 }
+# A run that was trained on has its new end, and not the result that the study had recorded.
+"$plumb" compare "$examples/pre.pbtxt" "${shared[@]}" --seeds 1 --samples 0 --keep-checkpoints --out longer --quiet > /dev/null
+"$plumb" train --resume --out longer/runs/pre-seed1 --data "$source/examples/data/names.txt" --set train.max_steps=90 --quiet > /dev/null
+"$plumb" report longer --out extended > /dev/null
+grep -q ',1,finished,90,' extended/runs.csv
+
+# The baseline is the study's first model, whatever the names of models and files are.
+{ echo 'name: "zz"'; cat "$examples/pre.pbtxt"; } > one.pbtxt
+{ echo 'name: "aa"'; cat "$examples/post.pbtxt"; } > another.pbtxt
+"$plumb" compare one.pbtxt another.pbtxt --set model.n_layer=1 "${shared[@]}" --seeds 3 --samples 0 --out order --quiet > order.txt
+"$plumb" report order --out order2 > order2.txt
+grep -q '^aa.* − zz' order.txt
+cmp <(grep ' − ' order.txt) <(grep ' − ' order2.txt)
+
+# Data that changed under its path is not the same data.
+for order in cat tac; do
+  "$order" "$source/examples/data/names.txt" > names.txt
+  "$plumb" train "$examples/pre.pbtxt" --data names.txt "${shared[@]:2}" --out "runs/$order" --quiet > /dev/null
+done
+"$plumb" report runs/cat runs/tac --out changed > changed.txt 2> /dev/null
+[ "$(grep -c '^pre, data=names.txt [0-9a-f]* .* 1  ' changed.txt)" = 2 ]
+
+# A loss that is not finite after the last step is a divergence.
+hot=(--data "$source/examples/data/names.txt" --set train.max_steps=1 --set train.learning_rate=1e9 --set train.data.format=DOCUMENTS
+  --set train.data.val_fraction=0.01 --set train.schedule=CONSTANT --set train.warmup_steps=0 --set train.grad_clip=0)
+"$plumb" compare "$examples/no_norm.pbtxt" "${hot[@]}" --seeds 1 --samples 0 --out hot --quiet > /dev/null
+grep -q 'the validation loss is -\?nan after step 1' hot/runs/no_norm-seed1/result.json
+code=0
+"$plumb" train "$examples/no_norm.pbtxt" "${hot[@]}" --set train.eval_interval=1 --out runs/hot --quiet > /dev/null 2>&1 || code=$?
+[ "$code" = 4 ]
+"$plumb" report runs/hot --out hot2 | grep -q '1 of 1 (seed 1 at step 1)'
+
+# A checkpoint is not that of a model that was edited since.
+cp -r runs/cat runs/edited && sed -i 's/x + f(norm(x))/x + 2 * f(norm(x))/' runs/edited/model.pbtxt
+"$plumb" eval runs/cat --data names.txt 2>&1 | (! grep "another model")
+"$plumb" eval runs/edited --data names.txt 2>&1 | grep -A 9 "was trained as another model" | grep -q '+ .*2 \* f(norm(x))'
+
 refused "is neither a run nor a study" "$examples" --out no
 for option in "--x tokens" "--label pre=Pre-LN" "--width 300"; do
   # shellcheck disable=SC2086
@@ -75,5 +112,8 @@ done
 refused "is a run or a study" runs/pre-7 --out runs/pre-7
 cp -r runs/pre-7 runs/other && sed -i 's/^\([0-9]*\),3/\1,2/' runs/other/metrics.csv
 refused "is another run of the same model, recipe and seed" runs/pre-7 runs/other --out no
+"$plumb" compare "$examples/no_norm.pbtxt" "${shared[@]}" --set model.n_layer=1 --grid train.learning_rate=0.001,0.01 --seed 5 --seed 6 \
+  --samples 0 --out later --quiet > /dev/null
+refused "no_norm: has no run with seed 1 or 2 or 3, and these choose the setting" study later --out no
 [ ! -e no ]
 echo "a report of a study has its numbers; runs of plumb train join"

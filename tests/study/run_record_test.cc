@@ -122,6 +122,14 @@ TEST_F(RunRecordTest, TrainRunHasItsOutcome) {
   EXPECT_EQ(record->result.skips, 1);
   EXPECT_EQ(record->result.spikes, 1);
 
+  const std::string validated = absl::StrCat(kHeader, "1,3.5,0,0,0,0,\n2,2.5,0,0,0,0,1.25\n");
+  dir_.Write("metrics.csv", validated);
+  EXPECT_EQ(ReadRunRecord(dir_.File("."))->result.validation, 1.25);
+  dir_.Write("train.pbtxt", "max_steps: 2 eval_interval: 1 eval_batches: 1\n");
+  EXPECT_EQ(ReadRunRecord(dir_.File("."))->result.validation, std::nullopt)
+      << "is over a batch, not over the split";
+  dir_.Write("train.pbtxt", "max_steps: 2\n");
+
   dir_.Write("metrics.csv", steps.substr(0, steps.size() - 5));  // killed while it wrote a line
   record = ReadRunRecord(dir_.File("."));
   ASSERT_TRUE(record.ok()) << record.status();
@@ -209,6 +217,18 @@ TEST(RunProbesTest, MeansOverRunsAreOfFactorsOrOfDifferences) {
   EXPECT_THAT(mean.Find("spectral norm")->values[0],
               ElementsAre(DoubleNear(2, 1e-12), DoubleNear(4, 1e-12)));
   EXPECT_THAT(mean.Find("learned value gate")->values[1], ElementsAre(-1, -1));
+}
+
+TEST(RunProbesTest, MeansAreOfLayersWithTheSameName) {
+  const auto line = [](int layer, double rms) {
+    return absl::StrCat("{\"step\":1,\"activations\":{\"layers.", layer,
+                        ".residual\":{\"rms\":", rms, "}}}\n");
+  };
+  const RunProbes late = *ParseProbes(line(10, 3), 9), early = *ParseProbes(line(9, 2), 9);
+  const RunProbes mean = MeanProbes({&late, &early, &late});
+  EXPECT_THAT(mean.layers, ElementsAre("layers.9", "layers.10"));
+  EXPECT_THAT(mean.Find("residual stream RMS")->values[0],
+              ElementsAre(DoubleNear(2, 1e-12), DoubleNear(3, 1e-12)));
 }
 
 TEST(DegenerateTest, NamesDegenerateTexts) {

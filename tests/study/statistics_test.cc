@@ -114,6 +114,7 @@ TEST(SignFlipPValueTest, CountsTheAssignmentsOfSigns) {
   EXPECT_EQ(SignFlipPValue({0.5}), 1);
   EXPECT_EQ(SignFlipPValue({0, 0}), 1);
   EXPECT_TRUE(std::isnan(SignFlipPValue({})));
+  EXPECT_TRUE(std::isnan(SignFlipPValue({1, kNaN})));
 }
 
 TEST(SignFlipPValueTest, ManyDifferencesAreSampledAndAgreeWithTheExactValue) {
