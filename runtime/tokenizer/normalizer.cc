@@ -194,9 +194,10 @@ class StripNormalizer : public Normalizer {
       any = true;
       end = offset;
     }
-    if (!left_ || !begins) begin = any ? 0 : begin;
+    const bool strips_left = left_ && begins;
+    if (!any && strips_left) return absl::OkStatus();
+    if (!strips_left) begin = 0;
     if (!right_) end = text.size();
-    if (!any && !left_) begin = 0;
     if (end > begin) out->append(text.data() + begin, end - begin);
     return absl::OkStatus();
   }

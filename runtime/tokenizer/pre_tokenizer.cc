@@ -227,7 +227,8 @@ absl::StatusOr<Separator> TakeBehavior(JsonFields* fields, const char* otherwise
                                                       "MergedWithNext", "Contiguous"})));
 }
 
-absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadMetaspace(JsonFields* fields) {
+// `is_first` is false for a step after another, which may have removed the text's first spaces.
+absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadMetaspace(bool is_first, JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const std::string mark, fields->String("replacement", "\u2581"));
   PLUMB_ASSIGN_OR_RETURN(const bool cuts, fields->Bool("split", true));
   PLUMB_ASSIGN_OR_RETURN(const bool prefix, fields->Bool("add_prefix_space", true));
@@ -237,6 +238,9 @@ absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadMetaspace(JsonFields* fiel
   if (!IsOneCharacter(mark)) return fields->Error("replacement is not one character");
   if (scheme != "always" && scheme != "first" && scheme != "never") {
     return fields->Error("prepend_scheme is none of always, first, never");
+  }
+  if (scheme == "first" && !is_first) {
+    return fields->Error("prepend_scheme first is not supported after another pre-tokenizer");
   }
   return std::make_unique<MetaspaceStep>(mark,
                                          scheme == "always"  ? MarkScheme::kAlways
@@ -253,9 +257,10 @@ absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadSplit(JsonFields* fields) 
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadPreTokenizerStep(const std::string& type,
+                                                                       bool is_first,
                                                                        JsonFields* fields) {
   if (type == "Split") return ReadSplit(fields);
-  if (type == "Metaspace") return ReadMetaspace(fields);
+  if (type == "Metaspace") return ReadMetaspace(is_first, fields);
   if (type == "WhitespaceSplit") {
     return std::make_unique<CharacterSplit>(CharacterSet::kWhiteSpace, Separator::kRemoved);
   }
@@ -314,8 +319,10 @@ absl::Status PreTokenizer::AddStep(const Json& json, const std::string& place) {
         std::make_unique<CharacterSplit>(CharacterSet::kWhiteSpace, Separator::kRemoved));
     steps_.push_back(
         std::make_unique<CharacterSplit>(CharacterSet::kPunctuation, Separator::kIsolated));
+  } else if (type == "Metaspace" && byte_level_) {
+    return fields.Error("is a Metaspace after ByteLevel, and its mark stands for no byte");
   } else {
-    PLUMB_ASSIGN_OR_RETURN(auto step, ReadPreTokenizerStep(type, &fields));
+    PLUMB_ASSIGN_OR_RETURN(auto step, ReadPreTokenizerStep(type, steps_.empty(), &fields));
     steps_.push_back(std::move(step));
   }
   return fields.Finish();

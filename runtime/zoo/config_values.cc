@@ -159,6 +159,14 @@ class Reader {
       AddError("\"", rule.fields.front(), "\" is missing");
       return absl::OkStatus();
     }
+    double otherwise = 0;
+    if (found == nullptr && !rule.value.has_value() && !rule.null.has_value() &&
+        IsNull(rule.fields) && absl::SimpleAtod(computed->text.value, &otherwise) &&
+        otherwise != 0) {
+      AddError("\"", rule.fields.front(), "\" is null, which is not ", computed->text.value,
+               ", its value if it is missing: remove it, or state its value");
+      return absl::OkStatus();
+    }
     if (rule.per_layer) {
       return ReadByLayer(rule, computed, found, all.empty() ? "" : all.front().field);
     }

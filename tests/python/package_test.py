@@ -316,6 +316,18 @@ class Training(unittest.TestCase):
         session.feed([0, 1, 2])
         self.assertEqual(session.generate(temperature=0, max_tokens=5), [3, 4, 0, 1, 2])
 
+    def test_a_batch_is_a_pair(self):
+        trainer = plumb.Trainer(model(), "max_steps: 3 batch_size: 2")
+        inputs, targets = next(iter(counting()))
+        for wrong in ((), (inputs,), (inputs, targets, targets)):
+            with self.assertRaisesRegex(ValueError, "a pair"):
+                trainer.run([wrong])
+            with self.assertRaisesRegex(ValueError, "a pair"):
+                trainer.step_micro_batches([wrong])
+        self.assertEqual(trainer.steps, 0)
+        with self.assertRaises(ValueError):
+            plumb.recipe_text(settings=[("max_steps", "3", "batch_size")])
+
     def test_progress_is_one_line_of_a_terminal(self):
         for is_terminal in (True, False):
             stream = io.StringIO()

@@ -256,6 +256,11 @@ def what_is_not_supported(plumb):
                           ({"model": {"type": "BPE", "vocab": {"a": 10**9}, "merges": []}}, "model.vocab"),
                           ({"model": {"type": "BPE", "vocab": vocab, "merges": [], "dropout": 0.1}}, "dropout"),
                           ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a"}}}, "pattern"),
+                          ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTE_LEVEL, {"type": "Metaspace"}]}},
+                           "pretokenizers[1]: is a Metaspace after ByteLevel"),
+                          ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                              {"type": "WhitespaceSplit"}, {"type": "Metaspace", "prepend_scheme": "first"}]}},
+                           "pretokenizers[1]: prepend_scheme first is not supported after"),
                           ({"other": 1}, '"other"')):
         path = plumb.tokenizer("wrong.json", **{"model": {"type": "BPE", "vocab": vocab, "merges": []}, **fields})
         message = plumb.run("encode", path, fails=True)

@@ -85,6 +85,10 @@ REFUSED = [
     ("mpt", {"logit_scale": 0.5}, "readers pass over it"),
     ("lfm2", {"full_attn_idxs": [2, 2]}, '"full_attn_idxs" must be a list of different layers'),
     ("lfm2", {"full_attn_idxs": None}, "layer_types is missing"),
+    # Readers take null for false or fail, and ... stands for a key that is missing.
+    ("deepseek_v3", {"norm_topk_prob": None}, '"norm_topk_prob" is null, which is not 1'),
+    ("glm4", {"partial_rotary_factor": None}, '"partial_rotary_factor" is null'),
+    ("cohere", {"rope_theta": ...}, "rope_theta is missing: transformers 4 takes 10000"),
 ]
 # Entries are (case, added keys, entry of import.json for one of them).
 ACCEPTED = [
@@ -111,7 +115,7 @@ def with_keys(case, keys, scratch):
     path = os.path.join(directory, "config.json")
     config = read_json(path)
     text = {"text_config": {**config["text_config"], **keys["text_config"]}} if "text_config" in keys else {}
-    write_json(path, {**config, **keys, **text})
+    write_json(path, {key: value for key, value in {**config, **keys, **text}.items() if value is not ...})
     return directory
 
 

@@ -31,9 +31,17 @@ def recipe_text(recipe: Bytes = "", settings: Settings = (), name: str = "recipe
     """Returns a complete recipe, with every field whose default is not zero. `settings`: a dict, or pairs, of fields
     and values to set in it; `name` stands for the file in messages."""
     found = settings.items() if isinstance(settings, collections.abc.Mapping) else settings
-    words = [c_string(str(word), "settings") for pair in found for word in pair]
+    words = [c_string(str(word), "settings") for field, value in found for word in (field, value)]
     return text("recipe_text", c_string(recipe, "recipe"), c_string(name, "name"), (c_char_p * len(words))(*words),
                 len(words) // 2).decode()
+
+
+def named(batch: tuple[Ids, Ids]) -> tuple[tuple[str, Ids], tuple[str, Ids]]:
+    """Returns the parts of a batch with their names, which messages need."""
+    parts = tuple(batch)
+    if len(parts) != 2:
+        raise ValueError(f"a batch must be a pair (inputs, targets), not of {len(parts)} parts; a target of -1 does not count")
+    return ("inputs", parts[0]), ("targets", parts[1])
 
 
 class StepInfo(NamedTuple):
@@ -217,8 +225,7 @@ class Trainer(Object):
     def step_micro_batches(self, micro_batches: Iterable[tuple[Ids, Ids]]) -> StepInfo:
         """Does one step on gradient_accumulation_steps pairs (inputs, targets) [batch_size, tokens], which may be
         shorter than seq and may differ in length."""
-        given = [tuple(row_major(ids, name) for ids, name in zip(pair, ("inputs", "targets")))
-                 for pair in micro_batches]
+        given = [tuple(row_major(ids, name) for name, ids in named(pair)) for pair in micro_batches]
 
         def put(i: int, inputs: Any, targets: Any, seq: Any) -> None:
             (ids, shape), (of_targets, shape_of_targets) = given[i]
@@ -248,7 +255,7 @@ class Trainer(Object):
         iterator, ended = iter(batches), False
         with self._use() as handle, Interruptible() as interrupt:
             def fill(inputs: Any, targets: Any, n: int) -> None:
-                for into, ids, name in zip((inputs, targets), next(iterator), ("inputs", "targets")):
+                for into, (name, ids) in zip((inputs, targets), named(next(iterator))):
                     source, count, _kept = tokens(ids, name)
                     if count != n:
                         raise ValueError(f"{name}: a step has {n} ids, not {count}")
