@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -26,12 +27,14 @@ double Entropy(const std::vector<double>& weights) {
 
 // Adds the targets of a step, with a total weight of 1, since its loss is the mean over all of
 // them.
-absl::Status AddTargets(int64_t first_batch, int64_t batches, TrainBatches* source, Batch* batch,
-                        std::vector<double>* weights) {
+absl::Status AddTargets(int64_t first_batch, int64_t batches,
+                        const std::optional<TokenMasking>& masking, TrainBatches* source,
+                        Batch* batch, std::vector<double>* weights) {
   std::vector<double> counts(weights->size());
   int64_t targets = 0;
   for (int64_t i = first_batch; i < first_batch + batches; ++i) {
     PLUMB_RETURN_IF_ERROR(source->TryFill(i, batch));
+    if (masking.has_value()) MaskTokens(*masking, kTrainingMasks, i * batch->batch, batch);
     for (const int32_t target : batch->targets) {
       if (target >= 0) counts[static_cast<size_t>(target)] += 1;
     }
@@ -82,14 +85,19 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
   options.micro_batches = batches_per_step;
   options.context_length = context_length;
   options.keep_order = recipe.fields.data().keep_order();
+  api::ModelInfo model = {};
+  model.vocab_size = NeededVocabulary(data->tokenizer(), recipe);  // no target depends on it
+  std::optional<TokenMasking> masking = GetMasking(recipe, model);
+  if (masking.has_value()) options.padding = -1;
   std::vector<double> entropies;
   for (const uint64_t seed : seeds) {
     options.seed = seed;
+    if (masking.has_value()) masking->seed = seed;
     PLUMB_ASSIGN_OR_RETURN(TrainBatches source, TrainBatches::Create(data.get(), options));
     Batch batch = source.MakeBatch();
     std::vector<double> weights(static_cast<size_t>(data->tokenizer().vocab_size()));
     for (int64_t i = begin; i < end; i += batches_per_step) {
-      PLUMB_RETURN_IF_ERROR(AddTargets(i, batches_per_step, &source, &batch, &weights));
+      PLUMB_RETURN_IF_ERROR(AddTargets(i, batches_per_step, masking, &source, &batch, &weights));
     }
     entropies.push_back(Entropy(weights));
   }

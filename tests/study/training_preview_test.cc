@@ -51,6 +51,28 @@ TEST(UnigramEntropiesTest, CoverTheLastSteps) {
               Each(DoubleNear(std::log(6) / 3 + 5 * std::log(12) / 12 + std::log(4) / 4, 1e-12)));
 }
 
+// Targets are the masked tokens themselves, and special tokens are never masked.
+TEST(UnigramEntropiesTest, CoverTheMaskedTokens) {
+  const ScratchDir dir;
+  std::string names;
+  for (int i = 0; i < 200; ++i) names += "abb\n";
+  dir.Write("names.txt", names);
+  DatasetCache datasets;
+  const auto entropy = [&](const std::string& special) {
+    ScratchDir::Overwrite(dir.File("train.pbtxt"),
+                          "max_steps: 20 batch_size: 1 data { format: DOCUMENTS val_fraction: 0 } "
+                          "masked_tokens { share: 1 special_token: " +
+                              special + " }");
+    return UnigramEntropies(dir.File("names.txt"), dir.File("train.pbtxt"), {}, 8, 20, {1},
+                            &datasets)
+        .value()
+        .front();
+  };
+  // The inputs are the begin token, 2, and the letters a, 0, and b, 1, of which b is there twice.
+  EXPECT_THAT(entropy("2"), DoubleNear(std::log(3) - 2 * std::log(2) / 3, 1e-12));
+  EXPECT_THAT(entropy("1"), DoubleNear(std::log(2), 1e-12));
+}
+
 // In random order every seed has its own batches, and a window differs from the whole file.
 TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
   const ScratchDir dir;
