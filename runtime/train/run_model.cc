@@ -26,26 +26,30 @@ absl::StatusOr<SafetensorsFile> OpenAverage(const Checkpoint& checkpoint) {
       file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
 }
 
-// Returns the text of the model that a checkpoint's file was trained as, written as this plumb
-// writes it; "" if the file has none.
-std::string TrainedText(HostRuntime* runtime, const SafetensorsFile& weights) {
-  const auto text = weights.metadata().find("model");
-  if (text == weights.metadata().end()) return "";
-  const auto spec = api::Spec::FromText(text->second, weights.path());
-  if (!spec.ok()) return text->second;
-  const auto model = api::Model::Create(runtime->api(), *spec);
-  return model.ok() ? ToStatus(model->Text()).value_or(text->second) : text->second;
+// Returns a model's text as this plumb writes it.
+absl::StatusOr<std::string> Rewritten(HostRuntime* runtime, const std::string& text,
+                                      const std::string& place) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, place)));
+  PLUMB_ASSIGN_OR_RETURN(const api::Model model,
+                         ToStatus(api::Model::Create(runtime->api(), spec)));
+  runtime->ForgetWarningsAbout(place);
+  return ToStatus(model.Text());
 }
 
 // Warns if model.pbtxt or a norm is not the one that the weights were trained with.
 absl::Status WarnOfChanges(HostRuntime* runtime, const RunAndCheckpoint& where,
                            const SafetensorsFile& weights, const api::Model& model) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(model.Text()));
-  const std::string then = TrainedText(runtime, weights);
-  if (!then.empty() && then != text) {
-    runtime->Warn(absl::StrCat(where.checkpoint,
-                               ": was trained as another model than its run describes now",
-                               TextDifference(then, text)));
+  const auto then = weights.metadata().find("model");
+  if (then != weights.metadata().end() && then->second != text) {
+    const std::string trained =
+        Rewritten(runtime, then->second, weights.path()).value_or(then->second);
+    const std::string difference = TextDifference(trained, text);
+    if (!difference.empty()) {
+      runtime->Warn(absl::StrCat(where.checkpoint,
+                                 ": was trained as another model than its run describes now",
+                                 difference));
+    }
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(RunJsonPath(where.run), kMaxStateBytes));
   const absl::StatusOr<RunPlugins> recorded = PluginsIn(json);
