@@ -166,6 +166,13 @@ absl::Status AddFoundRuns(const std::string& path, std::vector<FoundRun>* runs) 
   for (const std::string& directory : directories) {
     PLUMB_ASSIGN_OR_RETURN(FoundRun run, ReadFoundRun(directory));
     run.study = study;
+    const v1::Study::Match match = study == nullptr ? v1::Study::STEPS : study->match();
+    if (match == v1::Study::FLOPS || match == v1::Study::TOKENS) {
+      // The steps follow from the model, and are no setting.
+      run.recipe_text = SplitLines(run.recipe_text, [](const std::string& field) {
+                          return field == "max_steps" || field == "decay_steps";
+                        }).first;
+    }
     found.push_back(std::move(run));
   }
   if (study != nullptr) PLUMB_RETURN_IF_ERROR(SortAsPlanned(*study, &found));

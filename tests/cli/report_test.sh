@@ -81,6 +81,14 @@ grep -q ',1,finished,90,' extended/runs.csv
 grep -q '^aa.* − zz' order.txt
 cmp <(grep ' − ' order.txt) <(grep ' − ' order2.txt)
 
+# Steps that follow from the models are no setting.
+sed 's/gated: .*//; s/mlp {/mlp { gated: true/' "$examples/pre.pbtxt" > gated.pbtxt
+"$plumb" compare "$examples/pre.pbtxt" gated.pbtxt "${shared[@]}" --match flops --grid model.n_layer=1,2 --seeds 2 --samples 0 --out match --quiet > /dev/null
+"$plumb" report match --out match2 > /dev/null
+paired() { python3 -c 'import json, sys; print([pair["mean"] for pair in json.load(open(sys.argv[1]))["paired"]])' "$1/report.json"; }
+paired match | grep -q ','
+[ "$(paired match)" = "$(paired match2)" ]
+
 # Data that changed under its path is not the same data.
 for order in cat tac; do
   "$order" "$source/examples/data/names.txt" > names.txt
