@@ -66,10 +66,12 @@ Json Plugins(const StudyPlan& plan, HostRuntime* runtime) {
   for (const auto& [id, hash] : norms) {
     Json plugin = {{"id", id}, {"version", ""}, {"path", ""}, {"sha256", hash}};
     const absl::StatusOr<std::string> text = ToStatus(runtime->api().DescribePlugin(id));
-    const Json found = text.ok() ? Json::parse(*text) : Json{{"sha256", "none"}};
-    const std::string now = found["sha256"];
-    if (now.empty() || absl::StartsWith(now, hash)) {
-      for (const char* key : {"version", "path", "sha256"}) plugin[key] = found[key];
+    if (text.ok()) {
+      const Json found = Json::parse(*text);
+      const std::string now = found["sha256"];
+      if (now.empty() || absl::StartsWith(now, hash)) {
+        for (const char* key : {"version", "path", "sha256"}) plugin[key] = found[key];
+      }
     }
     plugins.push_back(std::move(plugin));
   }

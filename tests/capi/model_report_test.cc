@@ -108,15 +108,19 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   EXPECT_EQ(plumb_runtime_threads(runtime_.get), 2);
   EXPECT_EQ(plumb_runtime_threads(nullptr), 0);
   EXPECT_THAT(GetText(plumb_runtime_gemm, runtime_.get), HasSubstr("kernels"));
+}
+
+TEST_F(ReportTest, ARuntimeMeasuresItsSpeed) {
   double speed = 0;
   const plumb_status status =
       plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
   if (status != PLUMB_STATUS_UNIMPLEMENTED) {  // oneDNN is available
     EXPECT_EQ(status, PLUMB_OK);
-    EXPECT_GT(speed, 1e8);
+    EXPECT_GT(speed, 0);
   }
+  speed = 0;
   EXPECT_PLUMB_OK(plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
-  EXPECT_GT(speed, 1e8);
+  EXPECT_GT(speed, 0);
   EXPECT_THAT(
       Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
       HasSubstr("speed 7"));
