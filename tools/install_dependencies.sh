@@ -37,7 +37,7 @@ case $purpose in
     # Programs that run while building are of this processor, libraries of the other one.
     packages=(
       crossbuild-essential-arm64 qemu-user-static cmake ninja-build pkg-config protobuf-compiler python3
-      libcli11-dev nlohmann-json3-dev file
+      libcli11-dev nlohmann-json3-dev file binutils
       {libdnnl-dev,ocl-icd-opencl-dev,libprotobuf-dev,libabsl-dev,libhwy-dev,libpcre2-dev,libgtest-dev,libgmock-dev}:arm64
     ) ;;
   *)
