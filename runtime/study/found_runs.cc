@@ -395,9 +395,7 @@ class Arranger {
       const std::string warning = absl::StrCat(
           run.data,
           ": is not what the runs were trained on, so that collapsed runs are not counted");
-      if (std::count(plan_.warnings.begin(), plan_.warnings.end(), warning) == 0) {
-        plan_.warnings.push_back(warning);
-      }
+      WarnOnce(warning);
       return;
     }
     group->training.data = preview->data;
@@ -452,6 +450,11 @@ class Arranger {
     return absl::OkStatus();
   }
 
+  void WarnOnce(const std::string& warning) {
+    if (std::count(plan_.warnings.begin(), plan_.warnings.end(), warning) > 0) return;
+    plan_.warnings.push_back(warning);
+  }
+
   absl::StatusOr<RunRecord> ReadRecord(const FoundRun& found) {
     PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(found.directory));
     if (record.result.status == RunStatus::kInterrupted) {
@@ -460,10 +463,9 @@ class Arranger {
     }
     if (record.result.status == RunStatus::kFinished && !record.result.validation &&
         !record.validation.empty()) {
-      plan_.warnings.push_back(absl::StrCat(found.directory,
-                                            ": its validation losses are over eval_batches "
-                                            "batches, not over the whole split, so that "
-                                            "all models are compared by the losses of training"));
+      WarnOnce(
+          "validation losses of runs of plumb train are over eval_batches batches, not over the "
+          "whole split, so that all models are compared by the losses of training");
     }
     return record;
   }

@@ -11,6 +11,7 @@
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/import_json.h"
 #include "runtime/train/resume_rules.h"
+#include "runtime/train/run_model.h"
 #include "runtime/train/run_plugins.h"
 #include "runtime/train/train_run_state.h"
 
@@ -20,12 +21,6 @@ namespace {
 using Json = nlohmann::json;
 
 }  // namespace
-
-absl::StatusOr<std::string> TrainRunState::FullText(const api::Spec& spec) const {
-  PLUMB_ASSIGN_OR_RETURN(const api::Model other,
-                         ToStatus(api::Model::Create(runtime->api(), spec)));
-  return ToStatus(other.Text());
-}
 
 absl::Status TrainRunState::CheckSameModel(const TrainRequest& request,
                                            const Tokenizer& tokenizer) const {
@@ -37,7 +32,7 @@ absl::Status TrainRunState::CheckSameModel(const TrainRequest& request,
   PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
   PLUMB_RETURN_IF_ERROR(
       FitVocabulary(tokenizer, recipe, request.data_path, request.model_path, &spec));
-  PLUMB_ASSIGN_OR_RETURN(const std::string other, FullText(spec));
+  PLUMB_ASSIGN_OR_RETURN(const std::string other, FullText(runtime, spec));
   if (other == model_text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       request.model_path, ": is not the model that ", request.out, " was started with (",
@@ -252,15 +247,9 @@ absl::Status TrainRunState::CheckEdits(const TrainRequest& request, const Checkp
     const std::string difference = TextDifference(then.text, recipe.text);
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunTrainPath(info.out), difference);
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string model_now,
-                         ReadFile(RunModelPath(info.out), kMaxTextBytes));
-  if (!model_then.empty() && model_then != model_now) {
-    PLUMB_ASSIGN_OR_RETURN(const api::Spec then,
-                           ToStatus(api::Spec::FromText(model_then, checkpoint.directory)));
-    PLUMB_ASSIGN_OR_RETURN(const std::string whole, FullText(then));
-    const std::string difference = TextDifference(whole, model_text);
-    if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
-  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string difference,
+                         ModelEdits(runtime, model_then, checkpoint.directory, model_text));
+  if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
   if (edits.empty()) return absl::OkStatus();
   edits =
       absl::StrCat(info.out, ": was edited since its checkpoint of step ", checkpoint.step, edits);

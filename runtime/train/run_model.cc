@@ -26,29 +26,17 @@ absl::StatusOr<SafetensorsFile> OpenAverage(const Checkpoint& checkpoint) {
       file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
 }
 
-// Returns a model's text as this plumb writes it.
-absl::StatusOr<std::string> Rewritten(HostRuntime* runtime, const std::string& text,
-                                      const std::string& place) {
-  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, place)));
-  PLUMB_ASSIGN_OR_RETURN(const api::Model model,
-                         ToStatus(api::Model::Create(runtime->api(), spec)));
-  runtime->ForgetWarningsAbout(place);
-  return ToStatus(model.Text());
-}
-
 // Warns if model.pbtxt or a norm is not the one that the weights were trained with.
 absl::Status WarnOfChanges(HostRuntime* runtime, const RunAndCheckpoint& where,
                            const SafetensorsFile& weights, const api::Model& model) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(model.Text()));
   const auto then = weights.metadata().find("model");
-  if (then != weights.metadata().end() && then->second != text) {
-    const std::string trained =
-        Rewritten(runtime, then->second, weights.path()).value_or(then->second);
-    const std::string difference = TextDifference(trained, text);
-    if (!difference.empty()) {
-      runtime->Warn(absl::StrCat(where.checkpoint,
-                                 ": was trained as another model than its run describes now",
-                                 difference));
+  if (then != weights.metadata().end()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string edits,
+                           ModelEdits(runtime, then->second, weights.path(), text));
+    if (!edits.empty()) {
+      runtime->Warn(absl::StrCat(
+          where.checkpoint, ": was trained as another model than its run describes now", edits));
     }
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(RunJsonPath(where.run), kMaxStateBytes));
@@ -57,8 +45,13 @@ absl::Status WarnOfChanges(HostRuntime* runtime, const RunAndCheckpoint& where,
     return Annotate(recorded.status(), absl::StrCat(RunJsonPath(where.run), ": "));
   }
   PLUMB_ASSIGN_OR_RETURN(const RunPlugins now, GetPlugins(runtime, model));
-  for (const std::string& line : ChangedPlugins(*recorded, now)) {
-    runtime->Warn(absl::StrCat(where.run, ": ", line));
+  for (const auto& [id, record] : now) {
+    const auto before = recorded->find(id);
+    if (before == recorded->end() || before->second.hash == record.hash) continue;
+    runtime->Warn(absl::StrCat(where.run, ": the norm ", id,
+                               " is not the one that it was trained with: ", record.path,
+                               " has SHA-256 ", record.hash.substr(0, 16), ", and had ",
+                               before->second.hash.substr(0, 16)));
   }
   return absl::OkStatus();
 }
@@ -96,6 +89,21 @@ absl::StatusOr<int64_t> MapRunWeights(HostRuntime* runtime, const RunAndCheckpoi
   PLUMB_RETURN_IF_ERROR(WarnOfChanges(runtime, where, weights, *model));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model->Map(weights.path()); }));
   return checkpoint.step;
+}
+
+absl::StatusOr<std::string> FullText(HostRuntime* runtime, const api::Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Model model,
+                         ToStatus(api::Model::Create(runtime->api(), spec)));
+  return ToStatus(model.Text());
+}
+
+absl::StatusOr<std::string> ModelEdits(HostRuntime* runtime, const std::string& then,
+                                       const std::string& place, const std::string& now) {
+  if (then.empty() || then == now) return std::string();
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(then, place)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string whole, FullText(runtime, spec));
+  runtime->ForgetWarningsAbout(place);
+  return TextDifference(whole, now);
 }
 
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average) {

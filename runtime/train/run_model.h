@@ -30,6 +30,13 @@ absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path);
 absl::StatusOr<int64_t> MapRunWeights(HostRuntime* runtime, const RunAndCheckpoint& where,
                                       bool average, api::Model* model);
 
+// Returns the whole text of a model, with what it takes from files of placements.
+absl::StatusOr<std::string> FullText(HostRuntime* runtime, const api::Spec& spec);
+// Returns the lines in which the text that a checkpoint was trained with, "" for none, differs from
+// FullText `now`; "" if they say the same. `place` stands for the checkpoint in errors.
+absl::StatusOr<std::string> ModelEdits(HostRuntime* runtime, const std::string& then,
+                                       const std::string& place, const std::string& now);
+
 struct RunModel {
   std::string run;
   std::string checkpoint;  // "": the run was imported

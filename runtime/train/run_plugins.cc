@@ -2,6 +2,7 @@
 #include "runtime/train/run_plugins.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -74,18 +75,6 @@ absl::StatusOr<RunPlugins> PluginsIn(const std::string& json) {
     plugins[id] = {record["path"], record["hash"]};
   }
   return plugins;
-}
-
-std::vector<std::string> ChangedPlugins(const RunPlugins& then, const RunPlugins& now) {
-  std::vector<std::string> lines;
-  for (const auto& [id, record] : now) {
-    const auto recorded = then.find(id);
-    if (recorded == then.end() || recorded->second.hash == record.hash) continue;
-    lines.push_back(absl::StrCat(
-        "the norm ", id, " is not the one that it was trained with: ", record.path, " has SHA-256 ",
-        record.hash.substr(0, 16), ", and had ", recorded->second.hash.substr(0, 16)));
-  }
-  return lines;
 }
 
 absl::Status NameMissingPlugins(HostRuntime* runtime, const std::string& run,

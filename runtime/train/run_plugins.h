@@ -7,7 +7,6 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,9 +35,6 @@ absl::StatusOr<RunPlugins> GetPlugins(HostRuntime* runtime, const api::Model& mo
 // recorded them have none. Errors: kDataLoss.
 std::string WithPlugins(const std::string& json, const RunPlugins& plugins);
 absl::StatusOr<RunPlugins> PluginsIn(const std::string& json);
-
-// Returns a line for each norm of `now` that `then` records with another file: it was built again.
-std::vector<std::string> ChangedPlugins(const RunPlugins& then, const RunPlugins& now);
 
 // Returns `error`, which creating the model of `run` has caused, after a line for each recorded
 // norm that cannot be found: the file where it was, and what to do.

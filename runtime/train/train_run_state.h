@@ -105,7 +105,6 @@ class TrainRunState {
   // Restores the initial state of a run that has files but no checkpoint. `init`: the identity of
   // the weights that it began with, "" if it is not known.
   absl::Status RestartWithoutCheckpoint(const InitSource& source, const std::string& init);
-  absl::StatusOr<std::string> FullText(const api::Spec& spec) const;
   // Creates the trainer and everything else that a step needs, if all ranks agree.
   absl::Status CreateTrainer(const TrainRequest& request);
   absl::Status PlanValidation();
