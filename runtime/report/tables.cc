@@ -29,7 +29,10 @@ constexpr size_t kMaxModelsOfPairs = 8;
 Cell TextCell(std::string text) { return {std::move(text), kNaN, kNaN}; }
 Cell CountCell(int64_t n) { return {WithCommas(n), static_cast<double>(n), kNaN}; }
 
-Cell MemoryCell(int64_t bytes) { return {Bytes(bytes), static_cast<double>(bytes), kNaN}; }
+Cell MemoryCell(int64_t bytes) {
+  if (bytes == 0) return TextCell("–");  // a run of an earlier build
+  return {Bytes(bytes), static_cast<double>(bytes), kNaN};
+}
 
 // Formats with three digits and a power of thousand: "24.1 k".
 Cell FlopsCell(double flops) {
@@ -424,7 +427,8 @@ std::string TableCsv(const StudyPlan& plan, const StudyResults& results) {
       absl::StrAppend(&text, ",", CsvText(setting.second));
     }
     absl::StrAppend(&text, ",", planned.parameters, ",", CsvNumber(planned.flops_per_token), ",",
-                    planned.training.max_steps, ",", planned.memory.total);
+                    planned.training.max_steps, ",");
+    if (planned.memory.total > 0) absl::StrAppend(&text, planned.memory.total);
     absl::StrAppend(&text, ",", group.runs, ",", group.finished, ",", group.diverged.size(), ",",
                     group.collapsed, ",", group.spikes, ",", group.survived, ",",
                     CsvNumber(group.unigram_entropy));

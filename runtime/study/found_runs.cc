@@ -38,6 +38,7 @@ struct FoundRun {
   std::string size_text;    // the sizes
   std::string recipe_text;  // WithoutStorage of train.pbtxt
   uint64_t seed = 0;
+  int64_t memory = 0;  // bytes that training was to take; 0 if run.json does not have it
   std::string data, data_hash;
   RunIdentity identity;                    // without parts if run.json has none
   std::shared_ptr<const v1::Study> study;  // to which the run belongs; null for a run alone
@@ -80,6 +81,10 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
                      "plumb compare"));
   }
   run.seed = json["seed"];
+  if (const auto memory = json.find("memory");
+      memory != json.end() && memory->is_number_unsigned()) {
+    run.memory = *memory;
+  }
   run.data = json["data"];
   run.data_hash = json["data_hash"];
   absl::StatusOr<std::optional<RunIdentity>> identity = RunIdentity::FromRunJson(text);
@@ -361,7 +366,7 @@ class Arranger {
     PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(path));
     PLUMB_ASSIGN_OR_RETURN(GroupModel made, MakeGroupModel(spec, runtime_));
     static_cast<ModelFacts&>(*group) = made.facts;
-    PLUMB_ASSIGN_OR_RETURN(group->memory, PlanTraining(made.model, recipe_path, {}));
+    group->memory.total = run.memory;
     PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(recipe_path, {}));
     group->training.train_text = recipe.text;
     PLUMB_RETURN_IF_ERROR(CountFrozen(made.model, group));

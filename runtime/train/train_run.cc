@@ -72,7 +72,8 @@ absl::StatusOr<std::string> TrainRunState::State() const {
   const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
                       {"seed", fields().seed()},       {"dtype", GetDTypeName(recipe)},
                       {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
-                      {"threads", info.threads},       {"matmul", runtime->matmul()}};
+                      {"threads", info.threads},       {"matmul", runtime->matmul()},
+                      {"memory", info.memory.total}};
   // The file name need not be valid UTF-8.
   return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

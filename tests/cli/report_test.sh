@@ -24,6 +24,10 @@ def rows(path):
     return {key(row): {k: v for k, v in row.items() if k != "group"} for row in table}
 study, again = rows("study/runs.csv"), rows("again/runs.csv")
 assert len(study) == 2 * 4 * 4 and study == again, "runs.csv differs"
+def memory(path):
+    groups = csv.DictReader(open(path, encoding="utf-8"))
+    return {(g["model"], g["train.learning_rate"], g["model.n_layer"]): int(g["memory"]) for g in groups}
+assert memory("study/table.csv") == memory("again/table.csv"), "memory differs"
 best = [json.load(open(f"{out}/report.json", encoding="utf-8"))["best"] for out in ("study", "again")]
 means = [sorted(model["mean"] for model in one["models"]) for one in best]
 assert means[0] == means[1], means
