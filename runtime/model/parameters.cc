@@ -454,6 +454,7 @@ class Lister : public NullBackend {
   // Appends a weight or a bias. Shared ones are drawn as in the first layer that has them.
   void Add(ParameterSpec parameter, Fans fans, const InitSpec& fallback, const ScalarScope& scope,
            const InitRule* own = nullptr) {
+    parameter.fans = fans;
     const std::string shared = shared_.GetName(parameter.name, /*is_weight=*/true);
     if (shared == parameter.name || at_.count(shared) == 0) {
       absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope, own);

@@ -27,6 +27,7 @@ struct ParameterSpec {
   Shape shape;       // weights are [out, in]; weights of experts are [n_expert, out, in]
   Role role = Role::kWeight;
   InitSpec init;
+  std::optional<Fans> fans = std::nullopt;  // of a weight, and of its bias
   // True or false as a norm or a learned value asks for. Empty: the recipe decides.
   std::optional<bool> weight_decay = std::nullopt;
   double lr_scale = 1;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
@@ -179,7 +178,7 @@ class Planner {
       PLUMB_ASSIGN_OR_RETURN(const double value,
                              Evaluate(*expression, other.field, &parameter,
                                       {{GetDefaultName(other.field), GetDefault(other.field)}}));
-      if (other.below > 0 ? value < 0 || value >= other.below : value <= 0) {
+      if (other.below > 0 ? value < 0 || static_cast<float>(value) >= other.below : value <= 0) {
         return ErrorInText(expression->text, 0,
                            absl::StrCat(GetName(other.field), " of ", parameter.name, " is ", value,
                                         "; it must be ",
@@ -215,7 +214,7 @@ class Planner {
       return ErrorInText(rate.text, 0,
                          "learning_rate is not linear in lr; it has the form a * lr + b");
     }
-    for (const double lr : {0.0, 1.0}) {
+    for (const double lr : {0.0, spec_.learning_rate}) {
       const double value = update->LearningRate(lr);
       if (value >= 0) continue;
       return ErrorInText(rate.text, 0,
@@ -225,32 +224,15 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Sets the fans of a weight or, for a bias, of its weight. Returns false if there are none.
-  bool GetFans(const ParameterSpec& parameter, Fans* fans) const {
-    if (parameter.role != ParameterSpec::Role::kWeight) return false;
-    const Shape one = parameter.one();
-    if (parameter.is_matrix()) {
-      *fans = {one[1], one[0]};
-      return true;
-    }
-    const std::string weight = absl::StrCat(absl::StripSuffix(parameter.name, ".bias"), ".weight");
-    *fans = {model_.dims.d_model, one[0]};  // for a tied head
-    for (const ParameterSpec& other : parameters_) {
-      if (other.name == weight) *fans = {other.one()[1], other.one()[0]};
-    }
-    return true;
-  }
-
   // Evaluates a field. `parameter` is null if the value is for no single parameter. `more`: names
   // that only this field has.
   absl::StatusOr<double> Evaluate(const Expression& expression, RuleField field,
                                   const ParameterSpec* parameter, const Names& more) const {
     PlacementSpec lets;
     for (const auto& [name, value] : more) lets.lets.push_back(Given(name, value));
-    Fans fans;
-    if (parameter != nullptr && GetFans(*parameter, &fans)) {
-      lets.lets.push_back(Given("fan_in", static_cast<double>(fans.in)));
-      lets.lets.push_back(Given("fan_out", static_cast<double>(fans.out)));
+    if (parameter != nullptr && parameter->fans.has_value()) {
+      lets.lets.push_back(Given("fan_in", static_cast<double>(parameter->fans->in)));
+      lets.lets.push_back(Given("fan_out", static_cast<double>(parameter->fans->out)));
     }
     lets.lets.insert(lets.lets.end(), spec_.lets.begin(), spec_.lets.end());
     ScalarScope scope;

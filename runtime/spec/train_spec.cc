@@ -58,6 +58,10 @@ void CheckData(const v1::Data& data, const Located& at, RangeChecks* checks) {
                   "in [0, 1)");
 }
 
+// Returns true if an average may keep this share of its value at each step; it is applied as a
+// float.
+bool IsDecay(double value) { return value >= 0 && static_cast<float>(value) < 1; }
+
 absl::Status CheckRanges(const v1::Train& said, const TrainSpec& s, const Located& at) {
   RangeChecks checks;
   const auto require = [&](bool holds, const char* field, absl::string_view wanted) {
@@ -84,8 +88,8 @@ absl::Status CheckRanges(const v1::Train& said, const TrainSpec& s, const Locate
     require(s.min_learning_rate >= 0 && s.min_learning_rate <= s.learning_rate, "min_learning_rate",
             absl::StrCat("between 0 and learning_rate, ", s.learning_rate));
   }
-  require(s.beta1 >= 0 && s.beta1 < 1, "beta1", "in [0, 1)");
-  require(s.beta2 >= 0 && s.beta2 < 1, "beta2", "in [0, 1)");
+  require(IsDecay(s.beta1), "beta1", "in [0, 1)");
+  require(IsDecay(s.beta2), "beta2", "in [0, 1)");
   require(s.eps > 0 && std::isfinite(s.eps), "eps", "positive");
   require(s.weight_decay >= 0 && std::isfinite(s.weight_decay), "weight_decay", "zero or positive");
   require(s.grad_clip >= 0 && std::isfinite(s.grad_clip), "grad_clip", "zero or positive");
@@ -107,7 +111,7 @@ absl::Status CheckRanges(const v1::Train& said, const TrainSpec& s, const Locate
   require(said.max_divergences() >= 0, "max_divergences", "zero or more");
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
-  require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
+  require(IsDecay(s.ema_decay), "ema_decay", "in [0, 1)");
   require(s.router_correction_rate >= 0 && std::isfinite(s.router_correction_rate),
           "router_correction_rate", "zero or positive");
   CheckData(said.data(), at.Nested("data"), &checks);
@@ -296,7 +300,7 @@ absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon
   if (message.has_nesterov()) muon->nesterov = message.nesterov();
   if (message.has_newton_schulz_steps()) muon->newton_schulz_steps = message.newton_schulz_steps();
   muon->matches_adamw = message.scale() == v1::Muon::MATCH_ADAMW;
-  if (!(muon->momentum >= 0 && muon->momentum < 1)) {
+  if (!IsDecay(muon->momentum)) {
     return ErrorAt(at.At("momentum"), "momentum must be in [0, 1)");
   }
   if (muon->newton_schulz_steps < 1 || muon->newton_schulz_steps > 100) {

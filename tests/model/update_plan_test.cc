@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,38 @@ TEST_F(UpdatePlanTest, DefaultsFollowTheRecipe) {
   EXPECT_EQ(Plan(recipe)->clips, std::vector<double>{3});
 }
 
+// Initial values and rules have the same fans, also of projections to one channel, and of a tied
+// head with an embedding of its own width.
+TEST_F(UpdatePlanTest, ReadsTheFansOfInitialValues) {
+  TinyModel model;
+  model.placement = "gated";
+  model.more =
+      "tie_embeddings: true head_bias: true embedding_width: '6' placement { name: 'gated' "
+      "extends: 'pre' linear { name: 'hg' out: '1' bias: true } "
+      "inside { point: 'mlp.hidden' rule: 'hidden = hidden * sigmoid(hg(hidden))' } }";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const TrainSpec spec =
+      ParseTrainSpec(
+          "learning_rate: 1 rule { match: '*.hg.*' learning_rate: 'fan_in' "
+          "weight_decay: 'fan_out' } rule { match: 'head.bias' learning_rate: 'fan_in' "
+          "weight_decay: 'fan_out' }",
+          "t.pbtxt", {})
+          .value();
+  const auto plan = PlanUpdates(spec, context->model, context->parameters);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int seen = 0;
+  for (size_t i = 0; i < context->parameters.size(); ++i) {
+    const ParameterSpec& parameter = context->parameters[i];
+    if (plan->parameters[i].rule < 0) continue;
+    ++seen;
+    const bool is_head = parameter.name == "head.bias";
+    EXPECT_EQ(plan->parameters[i].lr_offset, is_head ? 6 : 12) << parameter.name;
+    EXPECT_EQ(plan->parameters[i].weight_decay, is_head ? parameter.shape[0] : 1) << parameter.name;
+    EXPECT_EQ(parameter.init.b, 1 / std::sqrt(plan->parameters[i].lr_offset)) << parameter.name;
+  }
+  EXPECT_EQ(seen, 5);
+}
+
 TEST_F(UpdatePlanTest, WeightDecayOfLearnedValues) {
   const std::string table = "index: 'i = 0..1' index: 'j = 0..1' init: 1";
   TinyModel model;
@@ -121,6 +154,7 @@ TEST_F(UpdatePlanTest, ExpressionsReadTheModelTheTensorAndTheRecipe) {
   EXPECT_DOUBLE_EQ(rate("lr / (n_layer * d_model) + 1e-3", kQ).LearningRate(0.01), 0.001625);
   EXPECT_DOUBLE_EQ(rate("0.002", kQ).LearningRate(0.01), 0.002);
   EXPECT_EQ(rate("0", kQ).LearningRate(0.01), 0);
+  EXPECT_NEAR(rate("0.1 - 9 * lr", kQ).LearningRate(0.01), 0.01, 1e-12);
 
   const char layers[] =
       "rule { match: 'layers.*' learning_rate: 'lr / layer' weight_decay: 'wd * layer' "
@@ -218,10 +252,14 @@ TEST_F(UpdatePlanTest, InvalidExpressionsHaveLocations) {
   EXPECT_THAT(error("clip: 'fan_in'"), HasSubstr("the bound is one for all tensors of the rule"));
   EXPECT_THAT(error("learning_rate: 'sqrt(lr)'"), HasSubstr("learning_rate is not linear in lr"));
   EXPECT_THAT(error("learning_rate: 'max(lr, 1e-4)'"), HasSubstr("is not linear in lr"));
-  EXPECT_THAT(error("learning_rate: '-lr'"), HasSubstr("is negative: -1 at lr = 1"));
+  EXPECT_THAT(error("learning_rate: '-lr'"), HasSubstr("is negative: -0.001 at lr = 0.001"));
+  EXPECT_THAT(Error("learning_rate: 3 rule { match: '*' learning_rate: '1e-3 - 5e-4 * lr' }"),
+              HasSubstr("is negative: -0.0005 at lr = 3"));
   EXPECT_THAT(error("learning_rate: '1 / lr'"), HasSubstr("division by zero"));
   EXPECT_THAT(error("weight_decay: '-1'"), HasSubstr("it must be zero or positive"));
-  EXPECT_THAT(error("beta1: '1'"), HasSubstr("it must be in [0, 1)"));
+  for (const char* beta : {"beta1: '1'", "beta1: '1 - 1e-9'"}) {
+    EXPECT_THAT(error(beta), HasSubstr("it must be in [0, 1)"));
+  }
   EXPECT_THAT(error("eps: '0'"), HasSubstr("it must be positive"));
   EXPECT_THAT(error("clip: '-2'"), HasSubstr("clip is -2; it must be zero or positive"));
 }
