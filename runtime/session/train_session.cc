@@ -193,8 +193,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
   share_.losses.reserve(static_cast<size_t>(spec.num_units()));
   share_.squares.resize(SumsSquaresByParameter() ? parameters_.layout().entries.size() : 1);
   SetHostLoss(&host_loss_, host_loss_function_.as<int32_t>());
-  const ScopedNoDenormals no_denormals;
-  optimizer_.Normalize(parameters_, threads_);
   if (spec.ema_decay > 0) {
     average_ = std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_);
   }
@@ -398,6 +396,11 @@ double TrainSession::GradSquare() const {
 
 absl::StatusOr<StepResult> TrainSession::Step() {
   PLUMB_RETURN_IF_ERROR(half_done_);
+  if (step_ == 0) {
+    // Not earlier, because a host may write the weights after it has created the trainer.
+    const ScopedNoDenormals no_denormals;
+    optimizer_.Normalize(parameters_, threads_);
+  }
   CopyStates(parameters_.state_data(), states_before_step_.as<float>());
   absl::Cleanup restore = [this] {
     CopyStates(states_before_step_.as<float>(), parameters_.state_data());

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/formats/safetensors.h"
+#include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/run_model.h"
 
 namespace plumb {
@@ -17,11 +19,38 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Buffer with the number of the last step, which a new run counts from 0.
+constexpr char kStepBuffer[] = "step";
+
+// Tensor of the run that gives the weights.
+struct Source {
+  Shape shape;
+  absl::Span<const float> data;
+  std::vector<float> copy;  // holds `data` of a buffer
+};
+
 template <class T>
-std::string NameWithShape(const api::TensorView<T>& tensor) {
-  return absl::StrCat(std::string(tensor.name), "[",
-                      absl::StrJoin(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "),
-                      "]");
+Shape ShapeOf(const api::TensorView<T>& tensor) {
+  return Shape(absl::MakeConstSpan(tensor.shape.data(), static_cast<size_t>(tensor.rank)));
+}
+
+std::string NameWithShape(absl::string_view name, const Shape& shape) {
+  return absl::StrCat(name, "[", absl::StrJoin(shape.dims(), ", "), "]");
+}
+
+// Adds the statistics of norms, which a checkpoint has besides the parameters.
+absl::Status AddBuffers(const std::string& directory, std::map<std::string, Source>* sources) {
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(directory));
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
+  for (const TensorEntry& entry : file.tensors()) {
+    if (entry.name == kStepBuffer || sources->count(entry.name) > 0) continue;
+    Source& source = (*sources)[entry.name];
+    source.shape = entry.shape;
+    source.copy.resize(static_cast<size_t>(entry.shape.num_elements()));
+    PLUMB_RETURN_IF_ERROR(file.Read(entry.name, F32(entry.shape), source.copy.data()));
+    source.data = source.copy;
+  }
+  return absl::OkStatus();
 }
 
 std::string AbsolutePath(const std::string& path) {
@@ -35,10 +64,14 @@ std::string AbsolutePath(const std::string& path) {
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
                                            api::Trainer* trainer) {
   PLUMB_ASSIGN_OR_RETURN(const RunModel opened, OpenRunModel(runtime, run, /*average=*/false));
-  std::map<std::string, api::TensorView<const float>> theirs;
+  std::map<std::string, Source> theirs;
   for (size_t i = 0; i < opened.model.TensorCount(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(opened.model.Tensor(i)));
-    theirs.emplace(tensor.name, tensor);
+    theirs[std::string(tensor.name)] = {
+        ShapeOf(tensor), {tensor.data.data(), tensor.data.size()}, {}};
+  }
+  if (!opened.checkpoint.empty()) {
+    PLUMB_RETURN_IF_ERROR(AddBuffers(opened.checkpoint, &theirs));
   }
   InitialWeights initial;
   initial.run = run;
@@ -46,16 +79,20 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
   for (size_t i = 0;; ++i) {
     const auto own = trainer->StateTensor(api::State::kModel, i);
     if (!own.ok()) break;
+    if (own->name == kStepBuffer) continue;
     const auto at = theirs.find(std::string(own->name));
-    if (at == theirs.end() || at->second.rank != own->rank || at->second.shape != own->shape) {
-      initial.drawn.push_back(NameWithShape(*own));
+    if (at == theirs.end() || at->second.shape != ShapeOf(*own)) {
+      initial.drawn.push_back(NameWithShape(std::string(own->name), ShapeOf(*own)));
       continue;
     }
-    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->WriteState(api::State::kModel, i, 0, at->second.data)));
+    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->WriteState(
+        api::State::kModel, i, 0, {at->second.data.data(), at->second.data.size()})));
     theirs.erase(at);
     ++initial.taken;
   }
-  for (const auto& each : theirs) initial.left.push_back(NameWithShape(each.second));
+  for (const auto& [name, source] : theirs) {
+    initial.left.push_back(NameWithShape(name, source.shape));
+  }
   if (initial.taken > 0) return initial;
   return absl::InvalidArgumentError(absl::StrCat(
       run, ": none of its tensors has the name and shape of one of the model",

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/cli/plumb_process.h"
 
@@ -52,6 +53,48 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
   EXPECT_EQ(nlohmann::json::parse(rest.out, nullptr, false)["dtype"], "bf16");
   Train("again", {"--recompute", "block"});
   EXPECT_EQ(Losses("again"), Losses("f32"));
+}
+
+// A run that begins with the weights of another has the statistics of its norms, too, and
+// normalizes the weights before its first step: at a rate of 0 all losses of a batch are equal.
+TEST_F(TrainTest, InitTakesStatisticsAndNormalizesWeights) {
+  Write("bn.pbtxt",
+        "n_layer: 1 n_head: 2 d_model: 16 context_length: 16 norm { name: 'bn' plugin: "
+        "'batch_norm' allow_cross_token: true } block { placement: 'pre' norm: 'bn' }");
+  Write("one.txt", "abcdefg\nabcdefg\n");
+  const auto train = [this](const char* out, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"train", "bn.pbtxt", "--data", "one.txt", "--out", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out + result.err;
+  };
+  const auto evaluate = [this](const char* run) {
+    const Finished result = RunPlumb({"eval", run, "--data", "one.txt", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false)["splits"]["training"]["loss"];
+  };
+  Write("recipe.pbtxt",
+        "max_steps: 30 learning_rate: 0.05 data { format: DOCUMENTS val_fraction: 0 }");
+  train("base", {"--train", "recipe.pbtxt"});
+  const std::vector<std::string> still = {"--init",  "base",
+                                          "--train", "recipe.pbtxt",
+                                          "--set",   "train.learning_rate=0",
+                                          "--set",   "train.max_steps=3"};
+  EXPECT_THAT(train("same", still), Not(HasSubstr("running_mean")));
+  const double base = evaluate("base"), same = evaluate("same");
+  EXPECT_LT(base, 1);
+  EXPECT_LT(std::abs(same - base), 0.05);
+  for (const char* dtype : {"f32", "bf16"}) {
+    Write("recipe.pbtxt",
+          "max_steps: 30 normalize { match: '*.weight' } "
+          "data { format: DOCUMENTS val_fraction: 0 }");
+    std::vector<std::string> more = still;
+    more.insert(more.end(), {"--dtype", dtype});
+    train(dtype, more);
+    const std::vector<double> losses = Losses(dtype);
+    EXPECT_EQ(losses, std::vector<double>(3, losses.front())) << dtype;
+  }
 }
 
 // The checkpoint holds all states that a recipe may have. The average of the weights is a model of
