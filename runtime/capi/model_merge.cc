@@ -42,7 +42,7 @@ absl::Status AddUpdate(const AdapterStatement& update, const ParameterStore& fro
       down == none || FindIndex(from, conv) != none) {
     return absl::InvalidArgumentError(
         absl::StrCat("the adapter does not only add scale * b(a(input)) to the result of a "
-                     "projection, so that it cannot be merged: ",
+                     "projection, as wide as that, so that it cannot be merged: ",
                      update.text));
   }
   const std::vector<float> b = ReadAll(from, up), a = ReadAll(from, down);

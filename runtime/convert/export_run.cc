@@ -155,8 +155,8 @@ absl::StatusOr<std::vector<WeightUpdate>> ReadUpdates(api::Model* model,
         weight == tensors.end() || weight->second.rank != 2 ||
         tensors.count(absl::StrReplaceAll(words[0], {{".weight", "_conv.weight"}})) > 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "the adapter does not only add scale * b(a(input)) to the result of a projection, so ",
-          "that it can be neither merged nor exported: ", line));
+          "the adapter does not only add scale * b(a(input)) to the result of a projection, as ",
+          "wide as that, so that it can be neither merged nor exported: ", line));
     }
     const auto &up = tensors.at(words[4]).data, &down = tensors.at(words[6]).data;
     const int64_t in = weight->second.shape[1];

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/model/parameters.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/sublayer_numbers.h"
 
@@ -50,14 +51,24 @@ AdapterStatement DescribeUpdate(const std::string& name, const Statement& statem
   if (input != nullptr && input->name == "drop") input = &input->args[0];
   if (!scale.ok() || input == nullptr || input->ToString() != "input") return as_it_is;
   const std::string prefix = name.substr(0, name.rfind('.'));
-  AdapterStatement update;
+  AdapterStatement update = as_it_is;
   update.weight = absl::StrCat(name, ".weight");
   update.up = absl::StrCat(prefix, ".", up->name, ".weight");
   update.down = absl::StrCat(prefix, ".", down->name, ".weight");
   update.scale = *scale;
-  update.text =
-      absl::StrFormat("%s += %.17g * %s * %s", update.weight, update.scale, update.up, update.down);
   return update;
+}
+
+// Returns true if the product of the update's matrices has the shape of its weight.
+bool HasShapes(const AdapterStatement& update, const std::map<std::string, Shape>& shapes) {
+  const auto weight = shapes.find(update.weight);
+  const auto up = shapes.find(update.up), down = shapes.find(update.down);
+  if (weight == shapes.end() || up == shapes.end() || down == shapes.end()) return false;
+  if (weight->second.rank() != 2) return false;
+  // A projection to one channel is a vector.
+  const int64_t rank = down->second.num_elements() / weight->second[1];
+  return down->second.num_elements() == rank * weight->second[1] &&
+         up->second.num_elements() == weight->second[0] * rank;
 }
 
 // Collects the norm of each slot in each layer by a walk of the model. Norms of "begin" count as
@@ -89,19 +100,44 @@ class SlotCollector : public NullBackend {
     }
   }
   // Returns StackDescription::adapter. Each call of a linear has its own tensor, and `updates_` has
-  // the name of the first: an update whose tensors another one names, too, is only a text.
-  std::vector<AdapterStatement> updates() const {
-    std::map<std::string, int> uses;
-    for (const AdapterStatement& update : updates_) {
-      ++uses[update.up];
-      ++uses[update.down];
+  // the name of the first: an update whose tensors another one names, too, is only a text. So is
+  // one that is narrower than its weight, whose channels are repeated.
+  absl::StatusOr<std::vector<AdapterStatement>> Updates(const ResolvedModel& model) const {
+    if (updates_.empty()) return std::vector<AdapterStatement>();
+    PLUMB_ASSIGN_OR_RETURN(const ModelTensors tensors, ListTensors(model));
+    std::map<std::string, Shape> shapes;
+    for (const ParameterSpec& parameter : tensors.parameters) {
+      shapes.emplace(parameter.name, parameter.shape);
     }
-    std::vector<AdapterStatement> found = updates_;
+    const SharedLayers shared(model);
+    std::map<std::string, int> calls;
+    for (const AdapterStatement& update : updates_) {
+      ++calls[update.up];
+      ++calls[update.down];
+    }
+    std::vector<AdapterStatement> found;
+    for (AdapterStatement update : updates_) {
+      const bool is_called_once = calls[update.up] == 1 && calls[update.down] == 1;
+      if (is_called_once) {
+        for (std::string* name : {&update.weight, &update.up, &update.down}) {
+          *name = shared.GetName(*name, /*is_weight=*/true);
+        }
+      }
+      // Layers that share parameters share the update, unless its factor differs.
+      const auto same = std::find_if(found.begin(), found.end(), [&](const auto& other) {
+        return is_called_once && other.up == update.up && other.down == update.down;
+      });
+      if (same == found.end()) {
+        if (!is_called_once || !HasShapes(update, shapes)) update.weight.clear();
+        found.push_back(std::move(update));
+      } else if (same->weight != update.weight || same->scale != update.scale) {
+        same->weight.clear();
+      }
+    }
     for (AdapterStatement& update : found) {
-      if (uses[update.up] == 1 && uses[update.down] == 1) continue;
-      AdapterStatement as_it_is;
-      as_it_is.text = std::move(update.text);
-      update = std::move(as_it_is);
+      if (update.weight.empty()) continue;
+      update.text = absl::StrFormat("%s += %.17g * %s * %s", update.weight, update.scale, update.up,
+                                    update.down);
     }
     return found;
   }
@@ -455,7 +491,7 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   StackDescription description;
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
-  description.adapter = slots.updates();
+  PLUMB_ASSIGN_OR_RETURN(description.adapter, slots.Updates(model));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
   const int64_t width = model.embedding_width, d_model = model.dims.d_model;
   if (width != d_model) {

@@ -16,15 +16,17 @@ using ::testing::Not;
 
 class AdapterTest : public CapiTest {
  protected:
-  static std::string Adapted(const std::string& lets = "let: \"on_o = 1\" let: \"on_up = 1\"") {
+  std::string Adapted() const {
     TinyModel model = Base();
-    model.more = absl::StrCat("adapter { extends: \"lora\" let: \"rank = 2\" ", lets, " }");
+    model.more =
+        "adapter { extends: \"lora\" let: \"rank = 2\" let: \"on_o = 1\" let: \"on_up = 1\" }";
     return model.Text();
   }
-  static TinyModel Base() {
+  TinyModel Base() const {
     TinyModel base;
     base.d_model = 16;
     base.d_ff = 40;
+    base.block = block_;
     return base;
   }
   // Returns the adapted model with the weights of the file of a base, trained for some steps.
@@ -33,7 +35,8 @@ class AdapterTest : public CapiTest {
     EXPECT_PLUMB_OK(plumb_model_init(model.get, 5, err));
     const std::string left = GetText(plumb_model_load, model.get, base.c_str());
     const std::vector<std::string> lines = absl::StrSplit(left, '\n');
-    EXPECT_EQ(lines.size(), 2u * 2 * 4) << "two tensors for each of q, v, o and up, in two layers";
+    // Two tensors for each of q, v, o and up, in two layers.
+    EXPECT_EQ(lines.size(), block_.empty() ? 2u * 2 * 4 : 2u * 4);
     EXPECT_THAT(lines, Each(HasSubstr(".lora_")));
     const std::string recipe = absl::StrCat(
         "import: \"lora\" max_steps: 9 batch_size: 2 learning_rate: 0.05 dtype: ", dtype);
@@ -66,6 +69,7 @@ class AdapterTest : public CapiTest {
   }
 
   ScratchDir scratch_;
+  std::string block_;  // further fields of the block
 };
 
 TEST_F(AdapterTest, AnAdapterIsSavedAloneAndLoadedAgain) {
@@ -88,9 +92,10 @@ TEST_F(AdapterTest, AnAdapterIsSavedAloneAndLoadedAgain) {
 }
 
 TEST_F(AdapterTest, AMergedModelComputesTheSame) {
-  const std::string base = SaveBase();
-  for (const std::string dtype : {"F32", "BF16"}) {
-    const ModelHandle trained = Train(base, dtype);
+  for (const std::string dtype : {"F32", "BF16", "shared F32"}) {
+    block_ = dtype == "shared F32" ? "share: 'all'" : "";
+    const std::string base = SaveBase();
+    const ModelHandle trained = Train(base, dtype == "BF16" ? "BF16" : "F32");
     const ModelHandle plain = Create(Base().Text());
     EXPECT_PLUMB_OK(plumb_model_load(plain.get, base.c_str(), nullptr, err));
     ModelHandle merged;
@@ -116,11 +121,22 @@ TEST_F(AdapterTest, RefusesOtherAdapters) {
       "linear { name: 'd' out: 'point_width' } "
       "inside { point: 'attention.q' rule: 'q = q + b(a(input))' } "
       "inside { point: 'attention.v' rule: 'v = v + d(a(input))' } }";
+  TinyModel narrow = Base();  // The channel of `b` is repeated.
+  narrow.more =
+      "adapter { linear { name: 'a' out: '2' } linear { name: 'b' out: '1' } "
+      "inside { point: 'attention.q' rule: 'q = q + b(a(input))' } }";
+  TinyModel by_layer = Base();
+  by_layer.block = "share: 'all'";
+  by_layer.more =
+      "adapter { linear { name: 'a' out: '2' } linear { name: 'b' out: 'point_width' } "
+      "inside { point: 'attention.q' rule: 'q = q + layer * b(a(input))' } }";
   ModelHandle merged;
   for (const auto& [text, message] :
        {std::pair<std::string, std::string>{Base().Text(), "the model has no adapter"},
         {doubled.Text(), "q = 2 * q"},
-        {shared.Text(), "cannot be merged: layers.0.attention.q"}}) {
+        {shared.Text(), "cannot be merged: layers.0.attention.q"},
+        {narrow.Text(), "as wide as that, so that it cannot be merged: layers.0.attention.q"},
+        {by_layer.Text(), "cannot be merged: layers.0.attention.q"}}) {
     const ModelHandle model = Create(text);
     EXPECT_PLUMB_OK(plumb_model_init(model.get, 3, err));
     EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_merge, model.get, &merged.get),
