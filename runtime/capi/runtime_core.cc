@@ -59,9 +59,9 @@ void Runtime::Impl::Warn(const std::string& warning) {
   if (warned.insert(warning).second) warnings.push_back(warning);
 }
 
-void Runtime::Impl::AddPluginDirectory(const std::string& path, const char* from) {
+void Runtime::Impl::AddPluginDirectory(const std::string& path, const char* from, bool ships) {
   if (path.empty()) return;
-  plugins.AddDirectory(path);
+  plugins.AddDirectory(path, ships);
   directory_from.emplace(path, from);
 }
 
@@ -103,13 +103,14 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   }
   const std::string& prefix = options.install_prefix;
   if (!prefix.empty()) {
-    impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");
+    impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed",
+                            /*ships=*/true);
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
-    impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed");
+    impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed", /*ships=*/true);
     impl.resolve.placement_directories.push_back(PLUMB_INSTALLED_PLACEMENT_DIR);
     if (&kBuildTree != nullptr) {
-      impl.AddPluginDirectory(kBuildTree.plugin_directory, "the build");
+      impl.AddPluginDirectory(kBuildTree.plugin_directory, "the build", /*ships=*/true);
       impl.resolve.placement_directories.push_back(kBuildTree.placement_directory);
     }
   }

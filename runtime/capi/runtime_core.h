@@ -105,7 +105,7 @@ struct Runtime::Impl {
   size_t plugin_warnings_taken = 0;
 
   // Adds a directory to search for plugins; `from` is its source, for reports.
-  void AddPluginDirectory(const std::string& path, const char* from);
+  void AddPluginDirectory(const std::string& path, const char* from, bool ships = false);
 
   // Returns why fewer threads work than configured; "" if none was refused.
   std::string ThreadsProblem() const;

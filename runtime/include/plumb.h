@@ -191,7 +191,7 @@ struct plumb_norm_plugin;
 /* Registers a norm that is linked into the program. `plugin` outlives the runtime. Norms on the
  * plugin path need not be registered.
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a norm that violates the plugin ABI;
- * PLUMB_STATUS_ALREADY_EXISTS for a second norm with the same id. */
+ * PLUMB_STATUS_ALREADY_EXISTS for a second norm with the same id, which may be one of plumb's. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                              const struct plumb_norm_plugin* plugin,
                                                              plumb_error** error);
@@ -455,7 +455,7 @@ typedef struct plumb_tensor {
   uint32_t struct_size;
   const char* name; /* "layers.0.attention.q.weight"; lives as long as `data` */
   int32_t dtype;    /* PLUMB_DTYPE_F32 */
-  int32_t rank;     /* 1 or 2 */
+  int32_t rank;     /* 1 .. 4 */
   int64_t shape[4]; /* 1 beyond the rank */
   float* data;
 } plumb_tensor;

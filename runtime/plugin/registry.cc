@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/plugin/guarded_call.h"
 #include "runtime/plugin/library.h"
@@ -123,6 +126,9 @@ absl::Status PluginRegistry::Load(const LibraryFile& file) {
   }
   PLUMB_ASSIGN_OR_RETURN(const plumb_norm_plugin_v1_fn entry, LoadLibrary(file));
   PLUMB_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NormPlugin>> norms, ReadNorms(file, entry));
+  for (const std::unique_ptr<NormPlugin>& norm : norms) {
+    PLUMB_RETURN_IF_ERROR(CheckNotOwn(norm->id(), file.path));
+  }
   loaded_files_[file.key] = file.path;
   for (std::unique_ptr<NormPlugin>& norm : norms) {
     if (!file.Names(norm->id())) {
@@ -135,6 +141,26 @@ absl::Status PluginRegistry::Load(const LibraryFile& file) {
     } else {
       WarnOfDuplicate(first->first, file.path);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PluginRegistry::CheckNotOwn(const std::string& id, const std::string& path) const {
+  if (absl::StrContains(id, '.')) return absl::OkStatus();
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  for (const std::string& directory : own_directories_) {
+    std::error_code error;
+    if (!path.empty() && std::filesystem::equivalent(parent, directory, error)) {
+      return absl::OkStatus();
+    }
+  }
+  for (const std::string& directory : own_directories_) {
+    const std::string own = JoinPath(directory, id + ".so");
+    if (!FileExists(own)) continue;
+    if (!path.empty() && Sha256OfFile(own) == Sha256OfFile(path)) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat(
+        path, path.empty() ? "" : ": ", "the norm \"", id, "\" is one of plumb's own, in ", own,
+        "; give yours an id that begins with a domain: org.example.", id));
   }
   return absl::OkStatus();
 }
@@ -155,6 +181,7 @@ absl::Status PluginRegistry::Register(const plumb_norm_plugin* table) {
   if (plugins_.count(id) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("the norm \"", id, "\" is already registered"));
   }
+  PLUMB_RETURN_IF_ERROR(CheckNotOwn(id, ""));
   plugins_[id] = std::move(norm);
   return absl::OkStatus();
 }

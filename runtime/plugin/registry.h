@@ -41,16 +41,22 @@ class PluginRegistry {
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
 
-  // Adds a directory for Find, which searches in the order of addition.
-  void AddDirectory(std::string directory) { directories_.push_back(std::move(directory)); }
+  // Adds a directory for Find, which searches in the order of addition. `ships`: it has plumb's own
+  // norms, which exporters and readers of checkpoints know by their ids.
+  void AddDirectory(std::string directory, bool ships = false) {
+    if (ships) own_directories_.push_back(directory);
+    directories_.push_back(std::move(directory));
+  }
 
   const std::vector<std::string>& directories() const { return directories_; }
 
   // Loads all norms of a file (--plugin FILE). Errors: not found, not a shared library, not a plumb
-  // plugin, another ABI major, missing functions, unknown mandatory flags.
+  // plugin, another ABI major, missing functions, unknown mandatory flags, the id of one of plumb's
+  // own norms.
   absl::Status LoadFile(const std::string& path);
 
-  // Registers a norm that is linked into the host. Errors: kAlreadyExists if the id is taken.
+  // Registers a norm that is linked into the host. Errors: kAlreadyExists if the id is taken, also
+  // by one of plumb's own norms.
   absl::Status Register(const plumb_norm_plugin* table);
 
   // Returns the norm with this id, loading its library if necessary. Errors: kNotFound lists the
@@ -68,10 +74,13 @@ class PluginRegistry {
 
  private:
   absl::Status Load(const LibraryFile& file);
+  // Fails if the norm is in a directory of plumb's own norms, as another file than `path`. "": the
+  // host itself has it.
+  absl::Status CheckNotOwn(const std::string& id, const std::string& path) const;
   void Warn(std::string warning);  // keeps each once
   void WarnOfDuplicate(const std::string& id, const std::string& path);
 
-  std::vector<std::string> directories_;
+  std::vector<std::string> directories_, own_directories_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> loaded_files_;  // (device, inode) -> path
   std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // sorted by id
   std::vector<std::string> warnings_;

@@ -10,6 +10,7 @@
 #include <cfloat>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "runtime/base/file.h"
@@ -226,6 +227,39 @@ TEST_F(RegistryTest, TakesTheFirstOfTwoNormsWithOneId) {
   EXPECT_EQ((*plugin)->version(), "1.0.0");
   EXPECT_THAT(registry_.warnings(),
               ElementsAre(AllOf(HasSubstr(directory_ + "/b.so"), HasSubstr(directory_ + "/a.so"))));
+}
+
+// Exports know plumb's own norms by their ids, so that no other code may have one.
+TEST_F(RegistryTest, RefusesAnotherNormWithAnIdOfPlumb) {
+  const std::string own = directory_ + "/own", other = directory_ + "/other";
+  for (const std::string& each : {own, other}) {
+    fs::create_directory(each);
+    fs::copy_file(std::string(PLUMB_TEST_PLUGIN_DIR) + "/rms_norm.so", each + "/rms_norm.so");
+    chmod((each + "/rms_norm.so").c_str(), 0755);
+  }
+  const auto find = [&] {
+    PluginRegistry registry;
+    registry.AddDirectory(other);
+    registry.AddDirectory(own, /*ships=*/true);
+    return registry.Find("rms_norm").status();
+  };
+  EXPECT_TRUE(find().ok()) << "a copy";
+  std::ofstream(other + "/rms_norm.so", std::ios::app | std::ios::binary) << 'x';
+  const absl::Status refused = find();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr(other + "/rms_norm.so: the norm \"rms_norm\" is one of plumb's own"),
+                    HasSubstr("org.example.rms_norm")));
+  PluginRegistry named;
+  named.AddDirectory(own, /*ships=*/true);
+  EXPECT_EQ(named.LoadFile(other + "/rms_norm.so").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(named.Loaded(), IsEmpty());
+  EXPECT_TRUE(named.Find("rms_norm").ok());
+  PluginRegistry linked;
+  linked.AddDirectory(own, /*ships=*/true);
+  plumb_norm_plugin table = test_norm::Table();
+  table.id = "rms_norm";
+  EXPECT_EQ(linked.Register(&table).code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(RegistryTest, PrefersNamedFilesToTheSearchPath) {
