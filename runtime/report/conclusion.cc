@@ -40,13 +40,27 @@ std::string ConclusionOfOne(const StudyPlan& plan, const StudyResults& results) 
                       ", whose loss over the other seeds", loss, ".");
 }
 
+// Returns the conclusion of runs of which none has finished.
+std::string WithoutEnd(const StudyResults& results) {
+  int64_t diverged = 0, interrupted = 0;
+  for (const GroupFigures& group : results.groups) {
+    diverged += static_cast<int64_t>(group.diverged.size());
+    interrupted += group.interrupted;
+  }
+  if (interrupted == 0) return "Every run diverged: there is no end to compare.";
+  return absl::StrCat("No run has finished: ", Count(interrupted, "run"),
+                      interrupted == 1 ? " has" : " have", " not reached the last step",
+                      diverged == 0 ? "" : absl::StrCat(", and ", diverged, " diverged"), ".");
+}
+
 // Returns a warning of models whose best setting is the lowest or the highest that they were
 // trained with, so that a better one may be beyond it; "" without them.
 std::string EdgeText(const StudyPlan& plan, const BestSettings& best) {
   std::vector<std::string> names;
   for (size_t model = 0; model < best.neighbours.size(); ++model) {
     const auto& [lower, higher] = best.neighbours[model];
-    if (std::isnan(lower) || std::isnan(higher)) {
+    // A model without both was trained with one setting.
+    if (std::isnan(lower) != std::isnan(higher)) {
       names.push_back(absl::StrCat(kNameMark, plan.models[model].name, kNameMark));
     }
   }
@@ -82,9 +96,7 @@ std::vector<GroupPair> ReportedPairs(const StudyPlan& plan, const StudyResults& 
 
 std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& results) {
   if (plan.runs.empty()) return "There are no runs in this comparison.";
-  if (results.comparisons[results.judged].empty()) {
-    return "Every run diverged: there is no end to compare.";
-  }
+  if (results.comparisons[results.judged].empty()) return WithoutEnd(results);
   const Comparison* const decisive = results.Decisive();
   if (decisive != nullptr && plan.models.size() == 1 && decisive->models[0].loss.n > 0) {
     return ConclusionOfOne(plan, results);
@@ -100,7 +112,11 @@ std::string ConclusionWithMarks(const StudyPlan& plan, const StudyResults& resul
                     results.best->chosen_with, " of ",
                     Count(static_cast<int64_t>(plan.seeds.size()), "seed"), ". ");
   }
-  absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan)));
+  absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan), [&](int64_t judging) {
+    // The seeds that choose come on top.
+    if (!results.best) return judging;
+    return plan.chooses() ? judging + plan.study.choosing_seeds() : 2 * judging - 1;
+  }));
   if (results.best) absl::StrAppend(&text, EdgeText(plan, *results.best));
   const bool has_two_seeds =
       std::any_of(decisive->pairs.begin(), decisive->pairs.end(), [](const PairedDifference& pair) {

@@ -150,7 +150,7 @@ int64_t SeedsToDecide(const PairedDifference& pair, double level) {
 
 // Returns with how many seeds the first of the undecided models would be decided; "" if unknown.
 std::string SeedsText(const Comparison& comparison, const std::vector<size_t>& undecided,
-                      const std::vector<std::string>& names) {
+                      const std::vector<std::string>& names, const TotalSeeds& total_seeds) {
   int64_t fewest = 0;
   size_t first = 0;
   for (const size_t model : undecided) {
@@ -161,7 +161,8 @@ std::string SeedsText(const Comparison& comparison, const std::vector<size_t>& u
     first = model;
   }
   if (fewest == 0) return "";
-  return absl::StrCat("about ", fewest, " seeds would decide ", Named(names[first]));
+  return absl::StrCat("about ", total_seeds ? total_seeds(fewest) : fewest, " seeds would decide ",
+                      Named(names[first]));
 }
 
 }  // namespace
@@ -306,7 +307,8 @@ std::string FailureText(const ModelOutcome& outcome) {
   return absl::StrJoin(parts, ", ");
 }
 
-std::string VerdictText(const Comparison& comparison, const std::vector<std::string>& names) {
+std::string VerdictText(const Comparison& comparison, const std::vector<std::string>& names,
+                        const TotalSeeds& total_seeds) {
   const std::vector<size_t> ranked = comparison.Ranked();
   if (ranked.empty()) return "No run has a loss to compare.";
   if (ranked.size() == 1) {
@@ -314,7 +316,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
   }
   const std::string baseline = Named(names[0]);
   if (comparison.models[0].runs() == 0) {
-    return absl::StrCat("No run of ", baseline, ", the baseline, has ended.");
+    return absl::StrCat("There is no run of ", baseline, ", the baseline, to compare.");
   }
   const Verdict verdict = Classify(comparison);
   const std::string within = absl::StrCat(" within ", comparison.margin);
@@ -336,7 +338,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
     add(verdict.undecided, "Undecided against " + baseline, "undecided",
         /*with_differences=*/false);
     const std::string seeds =
-        comparison.family > 0 ? SeedsText(comparison, verdict.undecided, names) : "";
+        comparison.family > 0 ? SeedsText(comparison, verdict.undecided, names, total_seeds) : "";
     if (!seeds.empty() && text.back() == ')') {
       text.back() = ';';  // after how many runs failed
       absl::StrAppend(&text, " ", seeds, ")");

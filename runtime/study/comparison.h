@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -111,9 +112,13 @@ inline constexpr char kNameMark[] = "\xee\x80\x80";
 // Returns "diverged in 2 of 8", "collapsed in 1 of 8", both with a comma, or "".
 std::string FailureText(const ModelOutcome& outcome);
 
+// Returns the number of seeds of a study that compares with as many as the argument.
+using TotalSeeds = std::function<int64_t(int64_t)>;
+
 // Describes the verdict: "Better than pre: A (−0.022); worse: D (+0.031, diverged in 1 of 8)."
-// `names` are those of the models.
-std::string VerdictText(const Comparison& comparison, const std::vector<std::string>& names);
+// `names` are those of the models. Without `total_seeds` the study compares with all seeds.
+std::string VerdictText(const Comparison& comparison, const std::vector<std::string>& names,
+                        const TotalSeeds& total_seeds = nullptr);
 
 }  // namespace plumb
 

@@ -207,6 +207,11 @@ class Arranger {
         PLUMB_RETURN_IF_ERROR(AddGroup(model, cell));
       }
     }
+    // A model has its name from its first run, which may be in a later cell.
+    for (PlanGroup& group : plan_.groups) {
+      group.name = plan_.models[group.model].name;
+      if (!group.settings.empty()) absl::StrAppend(&group.name, ", ", CellName(group.settings));
+    }
     PLUMB_RETURN_IF_ERROR(ReadRecords());
     FoundRuns found;
     found.plan = std::move(plan_);
@@ -353,10 +358,6 @@ class Arranger {
     if (const FoundRun* const run = FindFirst(model, cell); run != nullptr) {
       PLUMB_RETURN_IF_ERROR(Describe(*run, &group));
     }
-    const PlanModel& named = plan_.models[model];
-    group.name = plan_.cells[cell].empty()
-                     ? named.name
-                     : absl::StrCat(named.name, ", ", CellName(plan_.cells[cell]));
     plan_.groups.push_back(std::move(group));
     return absl::OkStatus();
   }

@@ -29,7 +29,7 @@ RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
   figures.metric[kMaxOfFirst20] = losses.MaxOfFirst20();
   figures.metric[kMin] = losses.Min();
   figures.metric[kValidation] = record.result.validation;
-  figures.collapsed = IsCollapsed(*losses.MeanOfLast100(), unigram_entropy);
+  figures.collapsed = IsCollapsed(record.losses, unigram_entropy);
   return figures;
 }
 
@@ -372,8 +372,11 @@ std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyRe
   return probes;
 }
 
-bool IsCollapsed(double last_100, double unigram_entropy) {
-  return last_100 >= 0.99 * unigram_entropy;
+bool IsCollapsed(const std::vector<double>& losses, double unigram_entropy) {
+  const size_t last = std::min<size_t>(LossSummary::kLastSteps, (losses.size() + 1) / 2);
+  const double sum =
+      std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(last), losses.end(), 0.0);
+  return sum / static_cast<double>(last) >= 0.99 * unigram_entropy;
 }
 
 }  // namespace plumb

@@ -18,8 +18,9 @@
 namespace plumb {
 
 // Returns true if a model has learned no more than token frequencies: the mean of its last 100
-// losses is at least 99 % of the unigram entropy of the targets of those steps.
-bool IsCollapsed(double last_100, double unigram_entropy);
+// losses, or of the second half of fewer than 200, is at least 99 % of the unigram entropy of the
+// targets of the last 100 steps. The first losses of a short run are those of an untrained model.
+bool IsCollapsed(const std::vector<double>& losses, double unigram_entropy);
 
 // Figures of a run or a group, in the order of the table's columns.
 enum Metric { kFirst50, kLast100, kMaxOfFirst20, kMin, kValidation, kMetrics };

@@ -64,6 +64,18 @@ for file in report.html table.md table.tex runs.csv; do [ -s "one/$file" ]; done
 
 head -n 21 runs/post-7/metrics.csv > short && mv short runs/post-7/metrics.csv
 "$plumb" report runs/pre-7 runs/post-7 --out half 2>&1 > /dev/null | grep -q "runs/post-7: interrupted after 20 of 60 steps"
+"$plumb" report runs/post-7 --out alone 2> /dev/null | grep -q '^No run has finished: 1 run has not reached the last step\.$'
+
+# A model without a run in the first setting has its name there, too.
+for model in pre post; do
+  "$plumb" train "$examples/$model.pbtxt" "${shared[@]}" --seed 7 --set train.learning_rate=0.02 --out "faster/$model" --quiet > /dev/null
+done
+"$plumb" report runs/pre-7 faster/* --out settings > /dev/null
+python3 - << 'EOP'
+import json
+names = [group["name"] for group in json.load(open("settings/report.json", encoding="utf-8"))["groups"]]
+assert names == [f"{model}, learning_rate={rate}" for model in ("pre", "post") for rate in ("0.01", "0.02")], names
+EOP
 
 # Expects an error with a text, and no output directory.
 refused() {

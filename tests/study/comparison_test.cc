@@ -189,6 +189,8 @@ TEST(VerdictTest, HasAClassForEachClaim) {
   EXPECT_EQ(Plain(VerdictText(comparison, names)),
             "Better than pre: a (−0.289) and b (−0.178); equal within 0.07: c; worse: d (+1.001); "
             "undecided: e (about 29 seeds would decide e).");
+  const auto twice = [](int64_t judging) { return 2 * judging - 1; };
+  EXPECT_THAT(VerdictText(comparison, names, twice), testing::HasSubstr("about 57 seeds"));
   values[4][0]->loss = kDiverged;
   values[0][1]->is_collapsed = true;
   comparison = CompareModels(values);
@@ -265,7 +267,7 @@ TEST(VerdictTest, IgnoresModelsWithoutRuns) {
   EXPECT_EQ(Plain(VerdictText(comparison, {"pre", "post"})), "Only pre has runs to compare.");
   EXPECT_EQ(VerdictText(CompareModels({}), {}), "No run has a loss to compare.");
   EXPECT_EQ(Plain(VerdictText(CompareModels(GetValues({{kNaN}, {1.0}, {2.0}})), {"pre", "a", "b"})),
-            "No run of pre, the baseline, has ended.");
+            "There is no run of pre, the baseline, to compare.");
 }
 
 TEST(ComparisonSimulationTest, PowerMatchesThePrediction) {

@@ -83,7 +83,7 @@ TEST(TablesTest, GroupFiguresCoverFinishedRuns) {
 // Each seed has its own batches and therefore its own tokens.
 TEST(TablesTest, CollapseUsesTheEntropyOfTheRun) {
   StudyPlan plan = TwoGroups();
-  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // the losses are 1.5, 2.5, 3.5
+  plan.groups[0].unigram_entropies = {1.02, 2.01, 2.9};  // the last losses are 1, 2, 3
   const StudyResults results = Results(plan);
   EXPECT_FALSE(results.runs[0].collapsed);
   EXPECT_TRUE(results.runs[1].collapsed);
@@ -332,9 +332,22 @@ TEST(CurvePointsTest, ManyRunsHaveFewerPointsEach) {
 }
 
 TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {
-  EXPECT_TRUE(IsCollapsed(2.98, 3));
-  EXPECT_TRUE(IsCollapsed(3.5, 3));
-  EXPECT_FALSE(IsCollapsed(2.96, 3));
+  EXPECT_TRUE(IsCollapsed({2.98}, 3));
+  EXPECT_TRUE(IsCollapsed({3.5, 3.5}, 3));
+  EXPECT_FALSE(IsCollapsed({2.96}, 3));
+}
+
+TEST(CollapsedTest, TheFirstLossesOfAShortRunDoNotCount) {
+  std::vector<double> losses(41, 9);
+  std::fill(losses.begin() + 20, losses.end(), 2.9);
+  EXPECT_FALSE(IsCollapsed(losses, 3));
+  losses[20] = 9;
+  EXPECT_TRUE(IsCollapsed(losses, 3));
+  losses.assign(300, 2.9);
+  losses[199] = 1000;
+  EXPECT_FALSE(IsCollapsed(losses, 3)) << "the last 100 count";
+  losses[200] = 1000;
+  EXPECT_TRUE(IsCollapsed(losses, 3));
 }
 
 TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {
