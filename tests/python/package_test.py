@@ -419,6 +419,17 @@ class Training(unittest.TestCase):
         trainer.step(rows, [[-1] * 8, COUNT[1:9]])
         trainer.run([(rows, rows)])
         self.assertEqual(trainer.steps, 2)
+        evaluator = plumb.Evaluator(trainer._model, rows=2, logits=True)
+        evaluator.loss(flat, rows)
+        columns = [list(column) for column in zip(*rows)]
+        views = [columns, [array.array("i", column) for column in columns], [columns],
+                 memoryview(array.array("i", flat)).cast("B").cast("i", (8, 2))]
+        for turned in views + ([numpy.array(rows).T] if numpy else []):
+            for call in (lambda: trainer.step(rows, turned), lambda: trainer.step(turned, flat),
+                         lambda: trainer.run([(flat, turned)]), lambda: evaluator.loss(rows, turned),
+                         lambda: evaluator.losses(turned, rows), lambda: evaluator.logits(turned)):
+                self.assertRaisesRegex(ValueError, "has rows of 2 tokens, not of 8; is it transposed", call)
+        self.assertEqual(trainer.steps, 2)
         for wrong, error, says in (([[1, 2], [3]], ValueError, r"ids is ragged: .*ids\[1\] \(1,\)"),
                                    ([[1, 2], 3], ValueError, "ragged"), ([3, [1, 2]], ValueError, "ragged"),
                                    ([[1], [[2]]], ValueError, "ragged"),

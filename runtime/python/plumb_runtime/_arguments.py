@@ -148,6 +148,16 @@ def _int32s(ids: list[int], name: str) -> array.array[int]:
         raise OverflowError(f"{name}: {wrong} is no token id, it does not fit 32 bits") from None
 
 
+def check_rows(ids: Ids, name: str, length: int) -> None:
+    """Raises ValueError if ids of several dimensions are not rows of `length` tokens."""
+    inner: Any = ids
+    while isinstance(inner, (list, tuple)) and inner and not hasattr(inner[0], "__index__"):
+        inner = inner[0]
+    shape = tuple(getattr(inner, "shape", None) or (len(inner),) if hasattr(inner, "__len__") else ())
+    if shape and (inner is not ids or len(shape) > 1) and shape[-1] != length:
+        raise ValueError(f"{name} has rows of {shape[-1]} tokens, not of {length}; is it transposed?")
+
+
 def pairs(inputs: Ids, targets: Ids) -> tuple[Any, Any, int, object]:
     """Returns inputs and targets of equal number as (pointer, pointer, count, buffers to keep alive)."""
     (of_inputs, n, kept), (of_targets, n_targets, kept_targets) = tokens(inputs, "inputs"), tokens(targets, "targets")

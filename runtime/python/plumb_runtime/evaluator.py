@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_double, c_int64, c_void_p
-from typing import Callable, Optional, SupportsIndex, Union
+from typing import Any, Callable, Optional, SupportsIndex, Union
 
 from . import _structs as structs
-from ._arguments import Ids, instance, pairs, tokens, weights_format
+from ._arguments import Ids, check_rows, instance, pairs, tokens, weights_format
 from ._calls import call
 from ._handles import Object
 from ._library import function
@@ -46,9 +46,15 @@ class Evaluator(Object):
             call("evaluator_plan", handle, byref(options), byref(taken))
         return taken.value
 
+    def _pairs(self, inputs: Ids, targets: Ids) -> tuple[Any, Any, int, object]:
+        of_both = pairs(inputs, targets)
+        for name, ids in (("inputs", inputs), ("targets", targets)):
+            check_rows(ids, name, of_both[2] // self._rows)
+        return of_both
+
     def loss(self, inputs: Ids, targets: Ids) -> float:
         """Returns the mean loss over the targets of inputs [rows, n / rows], in nats; -1: no target."""
-        of_inputs, of_targets, n, _kept = pairs(inputs, targets)
+        of_inputs, of_targets, n, _kept = self._pairs(inputs, targets)
         loss = c_double()
         with self._use() as handle:
             call("evaluator_run", handle, of_inputs, of_targets, n, byref(loss))
@@ -56,8 +62,8 @@ class Evaluator(Object):
 
     def losses(self, inputs: Ids, targets: Ids) -> memoryview[float]:
         """Returns the loss of each target [rows, n / rows] in nats, 0 where there is none, valid until the next call. The
-        exponential of their mean is the perplexity."""
-        of_inputs, of_targets, n, _kept = pairs(inputs, targets)
+        exponential of their sum, divided by the number of targets, is the perplexity."""
+        of_inputs, of_targets, n, _kept = self._pairs(inputs, targets)
         with self._use() as handle:
             call("evaluator_run", handle, of_inputs, of_targets, n, None)
             losses = function("evaluator_losses")(handle)
@@ -73,6 +79,7 @@ class Evaluator(Object):
         if not self._wants_logits:
             raise ValueError("the evaluator was made without logits=True")
         pointer, n, _kept = tokens(inputs, "inputs")
+        check_rows(inputs, "inputs", n // self._rows)
         with self._use() as handle:
             call("evaluator_run", handle, pointer, None, n, None)
             logits = function("evaluator_logits")(handle)

@@ -15,7 +15,7 @@ from ctypes import byref, c_char_p, c_float, c_int32, c_void_p
 from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _structs as structs
-from ._arguments import Bytes, Ids, c_string, choice, instance, integer, pairs, row_major, tokens
+from ._arguments import Bytes, Ids, c_string, check_rows, choice, instance, integer, pairs, row_major, tokens
 from ._calls import Interruptible, call, guarded, listed, rows, text, thread
 from ._handles import Handle, Lease, Object, Use
 from ._library import function
@@ -153,7 +153,7 @@ class Trainer(Object):
                 model._refuse_views("training weights that are mapped, or in bf16,")
             call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=handle)
-        self._model = model
+        self._model, self._seq = model, seq or model.info.context_length
         self._info = structs.StepInfo()
         self._tells: Optional[int] = None  # thread that runs on_step
 
@@ -218,6 +218,8 @@ class Trainer(Object):
         """Does one step on ids [micro-batch, row, position], in any nesting; the target of each is the next token, or
         -1 for one that does not count: numpy.where(mask, targets, -1)."""
         of_inputs, of_targets, n, _kept = pairs(inputs, targets)
+        for name, ids in (("inputs", inputs), ("targets", targets)):
+            check_rows(ids, name, self._seq)
         with self._use() as handle:
             call("trainer_step", handle, of_inputs, of_targets, n, byref(self._info))
             return StepInfo._of(self._info)
@@ -259,6 +261,7 @@ class Trainer(Object):
                     source, count, _kept = tokens(ids, name)
                     if count != n:
                         raise ValueError(f"{name}: a step has {n} ids, not {count}")
+                    check_rows(ids, name, self._seq)
                     ctypes.memmove(into, source, 4 * n)
 
             def batch(_user: Any, _step: int, inputs: Any, targets: Any, n: int) -> int:
