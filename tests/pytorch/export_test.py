@@ -48,6 +48,7 @@ def main(plumb, examples):
         exported = module.Model.from_safetensors(out / "model.safetensors")
         assert exported.step.item() == 5
         assert sorted(group["weight_decay"] for group in exported.parameter_groups()) == [0, 0.25]
+        assert all(group["lr"] == group["lr_scale"] * 0.5 + group["lr_offset"] for group in exported.parameter_groups(0.5))
         tokens = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
         (directory / "tokens.json").write_text(json.dumps(tokens))
         check("eval", trained, "--tokens", directory / "tokens.json", "--logits", directory / "logits.safetensors")

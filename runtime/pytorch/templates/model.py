@@ -90,7 +90,7 @@ class Model(nn.Module):
             draw(parameter)
 
     def parameter_groups(self, lr=LEARNING_RATE):
-        """Returns groups for torch.optim.AdamW. Multiply the rates of all by the schedule."""
+        """Returns groups for torch.optim.AdamW. At a scheduled rate, set lr of each to lr_scale * rate + lr_offset."""
         groups = {}
         for name, parameter in self.named_parameters():
             scale, offset, options = find_rule(UPDATES, name)
@@ -99,8 +99,8 @@ class Model(nn.Module):
                 continue
             if isinstance(options, str):
                 raise NotImplementedError(f"{name}: the recipe has {options}, which AdamW does not do")
-            rate = scale * lr + offset
-            group = groups.setdefault((rate, *options.items()), dict(options, lr=rate, params=[]))
+            of_rate = {"lr": scale * lr + offset, "lr_scale": scale, "lr_offset": offset}
+            group = groups.setdefault((scale, offset, *options.items()), {**options, **of_rate, "params": []})
             group["params"].append(parameter)
         return list(groups.values())
 
