@@ -37,7 +37,8 @@ struct LayerGroup {
 
 // Statement of an adapter at a projection.
 struct AdapterStatement {
-  // "W.weight += 2 * up.weight * down.weight" for a low-rank update; else "layers.0.attention.q: q = 2 * q".
+  // "W.weight += 2 * up.weight * down.weight" for a low-rank update; else a point and its
+  // statement: "layers.0.attention.q: q = 2 * q".
   std::string text;
   std::string weight, up, down;  // parameters of a low-rank update; "": it is none
   double scale = 0;
