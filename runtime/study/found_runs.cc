@@ -288,7 +288,7 @@ class Arranger {
       std::set<std::string> distinct;
       for (const FoundRun& run : runs_) {
         const std::string value = run.identity.Get(name);
-        const char* const without = run.identity.parts().empty() ? "unknown" : "none";
+        const char* const without = run.identity.parts().empty() ? "unknown" : "nothing";
         values.second.push_back(value.empty() ? without : value);
         // A model without this norm has another model's text, too.
         if (!value.empty() || !absl::StartsWith(name, "norm ")) distinct.insert(value);
