@@ -230,6 +230,7 @@ std::vector<PluginFile> PluginRegistry::Scan() const {
   std::set<FileKey> seen;
   const auto add = [&](const std::string& path, const std::string& id, std::string problem) {
     bool shadowed = false;
+    if (problem.empty()) problem = std::string(CheckNotOwn(id, path).message());
     if (!id.empty()) {
       const auto [taken, inserted] = first.emplace(id, path);
       if (!inserted && problem.empty()) {
