@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
@@ -16,7 +15,7 @@
 namespace plumb::capi {
 namespace {
 
-// Returns the index of a tensor, the number of tensors if there is none.
+// Returns the index of a tensor. Requires: there is one.
 size_t FindIndex(const ParameterStore& store, const std::string& name) {
   const std::vector<ParameterLayout::Entry>& entries = store.layout().entries;
   const auto at = std::find_if(entries.begin(), entries.end(),
@@ -34,18 +33,15 @@ std::vector<float> ReadAll(const ParameterStore& store, size_t i) {
 // Adds the update to the weight of the merged model.
 absl::Status AddUpdate(const AdapterStatement& update, const ParameterStore& from,
                        ParameterStore* merged) {
-  const size_t at = FindIndex(*merged, update.weight), none = from.layout().entries.size();
-  const size_t up = FindIndex(from, update.up), down = FindIndex(from, update.down);
-  // A convolution follows the projection if it has one.
-  const std::string conv = absl::StrReplaceAll(update.weight, {{".weight", "_conv.weight"}});
-  if (update.weight.empty() || at == merged->layout().entries.size() || up == none ||
-      down == none || FindIndex(from, conv) != none) {
+  if (update.weight.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the adapter does not only add scale * b(a(input)) to the result of a "
                      "projection, as wide as that, so that it cannot be merged: ",
                      update.text));
   }
-  const std::vector<float> b = ReadAll(from, up), a = ReadAll(from, down);
+  const std::vector<float> b = ReadAll(from, FindIndex(from, update.up));
+  const std::vector<float> a = ReadAll(from, FindIndex(from, update.down));
+  const size_t at = FindIndex(*merged, update.weight);
   const Shape& shape = merged->layout().entries[at].shape;
   const int64_t rank = static_cast<int64_t>(a.size()) / shape.last();
   LowRankUpdate{b.data(), a.data(), shape.rows(), rank, shape.last(), update.scale}.AddTo(

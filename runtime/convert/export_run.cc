@@ -15,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "plumb/v1/model.schema.h"
@@ -148,21 +147,18 @@ absl::StatusOr<std::vector<WeightUpdate>> ReadUpdates(api::Model* model,
   for (const std::string line : description["adapter"]) {
     // "layers.0.attention.q.weight += 2 * UP.weight * DOWN.weight"
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    const auto weight = tensors.find(words[0]);
     double scale;
-    // A convolution follows the projection if it has one.
-    if (words.size() != 7 || words[1] != "+=" || !absl::SimpleAtod(words[2], &scale) ||
-        weight == tensors.end() || weight->second.rank != 2 ||
-        tensors.count(absl::StrReplaceAll(words[0], {{".weight", "_conv.weight"}})) > 0) {
+    if (words.size() != 7 || words[1] != "+=" || !absl::SimpleAtod(words[2], &scale)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the adapter does not only add scale * b(a(input)) to the result of a projection, as ",
           "wide as that, so that it can be neither merged nor exported: ", line));
     }
     const auto &up = tensors.at(words[4]).data, &down = tensors.at(words[6]).data;
-    const int64_t in = weight->second.shape[1];
-    updates.push_back({words[0],
-                       {up.data(), down.data(), weight->second.shape[0],
-                        static_cast<int64_t>(down.size()) / in, in, scale}});
+    const auto& shape = tensors.at(words[0]).shape;
+    const int64_t in = shape[1];
+    updates.push_back(
+        {words[0],
+         {up.data(), down.data(), shape[0], static_cast<int64_t>(down.size()) / in, in, scale}});
   }
   return updates;
 }

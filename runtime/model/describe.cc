@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/model/parameters.h"
 #include "runtime/spec/interpret.h"
@@ -59,12 +60,14 @@ AdapterStatement DescribeUpdate(const std::string& name, const Statement& statem
   return update;
 }
 
-// Returns true if the product of the update's matrices has the shape of its weight.
-bool HasShapes(const AdapterStatement& update, const std::map<std::string, Shape>& shapes) {
+// Returns true if the product of the update's matrices can be added to its weight: it has the
+// weight's shape, and no convolution follows the projection.
+bool IsMergeable(const AdapterStatement& update, const std::map<std::string, Shape>& shapes) {
   const auto weight = shapes.find(update.weight);
   const auto up = shapes.find(update.up), down = shapes.find(update.down);
   if (weight == shapes.end() || up == shapes.end() || down == shapes.end()) return false;
-  if (weight->second.rank() != 2) return false;
+  const std::string conv = absl::StrReplaceAll(update.weight, {{".weight", "_conv.weight"}});
+  if (weight->second.rank() != 2 || shapes.count(conv) > 0) return false;
   // A projection to one channel is a vector.
   const int64_t rank = down->second.num_elements() / weight->second[1];
   return down->second.num_elements() == rank * weight->second[1] &&
@@ -128,7 +131,7 @@ class SlotCollector : public NullBackend {
         return is_called_once && other.up == update.up && other.down == update.down;
       });
       if (same == found.end()) {
-        if (!is_called_once || !HasShapes(update, shapes)) update.weight.clear();
+        if (!is_called_once || !IsMergeable(update, shapes)) update.weight.clear();
         found.push_back(std::move(update));
       } else if (same->weight != update.weight || same->scale != update.scale) {
         same->weight.clear();

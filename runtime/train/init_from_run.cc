@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -22,33 +23,31 @@ using Json = nlohmann::json;
 // Buffer with the number of the last step, which a new run counts from 0.
 constexpr char kStepBuffer[] = "step";
 
-// Tensor of the run that gives the weights.
-struct Source {
-  Shape shape;
-  absl::Span<const float> data;
-  std::vector<float> copy;  // holds `data` of a buffer
-};
+using Tensors = std::map<std::string, api::TensorView<const float>>;
 
 template <class T>
-Shape ShapeOf(const api::TensorView<T>& tensor) {
-  return Shape(absl::MakeConstSpan(tensor.shape.data(), static_cast<size_t>(tensor.rank)));
+std::string NameWithShape(const api::TensorView<T>& tensor) {
+  return absl::StrCat(std::string(tensor.name), "[",
+                      absl::StrJoin(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "),
+                      "]");
 }
 
-std::string NameWithShape(absl::string_view name, const Shape& shape) {
-  return absl::StrCat(name, "[", absl::StrJoin(shape.dims(), ", "), "]");
-}
-
-// Adds the statistics of norms, which a checkpoint has besides the parameters.
-absl::Status AddBuffers(const std::string& directory, std::map<std::string, Source>* sources) {
+// Adds the statistics of norms, which a checkpoint has besides the parameters. `copies` holds them.
+absl::Status AddBuffers(const std::string& directory, Tensors* tensors,
+                        std::list<std::vector<float>>* copies) {
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(directory));
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
   for (const TensorEntry& entry : file.tensors()) {
-    if (entry.name == kStepBuffer || sources->count(entry.name) > 0) continue;
-    Source& source = (*sources)[entry.name];
-    source.shape = entry.shape;
-    source.copy.resize(static_cast<size_t>(entry.shape.num_elements()));
-    PLUMB_RETURN_IF_ERROR(file.Read(entry.name, F32(entry.shape), source.copy.data()));
-    source.data = source.copy;
+    if (entry.name == kStepBuffer || tensors->count(entry.name) > 0) continue;
+    const absl::Span<const int64_t> dims = entry.shape.dims();
+    std::vector<float>& copy =
+        copies->emplace_back(static_cast<size_t>(entry.shape.num_elements()));
+    PLUMB_RETURN_IF_ERROR(file.Read(entry.name, F32(entry.shape), copy.data()));
+    auto& [name, tensor] = *tensors->emplace(entry.name, Tensors::mapped_type()).first;
+    tensor.name = name;
+    tensor.rank = static_cast<int>(dims.size());
+    std::copy(dims.begin(), dims.end(), tensor.shape.begin());
+    tensor.data = {copy.data(), copy.size()};
   }
   return absl::OkStatus();
 }
@@ -64,14 +63,14 @@ std::string AbsolutePath(const std::string& path) {
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
                                            api::Trainer* trainer) {
   PLUMB_ASSIGN_OR_RETURN(const RunModel opened, OpenRunModel(runtime, run, /*average=*/false));
-  std::map<std::string, Source> theirs;
+  std::list<std::vector<float>> copies;
+  Tensors theirs;
   for (size_t i = 0; i < opened.model.TensorCount(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(opened.model.Tensor(i)));
-    theirs[std::string(tensor.name)] = {
-        ShapeOf(tensor), {tensor.data.data(), tensor.data.size()}, {}};
+    theirs.emplace(tensor.name, tensor);
   }
   if (!opened.checkpoint.empty()) {
-    PLUMB_RETURN_IF_ERROR(AddBuffers(opened.checkpoint, &theirs));
+    PLUMB_RETURN_IF_ERROR(AddBuffers(opened.checkpoint, &theirs, &copies));
   }
   InitialWeights initial;
   initial.run = run;
@@ -81,18 +80,15 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
     if (!own.ok()) break;
     if (own->name == kStepBuffer) continue;
     const auto at = theirs.find(std::string(own->name));
-    if (at == theirs.end() || at->second.shape != ShapeOf(*own)) {
-      initial.drawn.push_back(NameWithShape(std::string(own->name), ShapeOf(*own)));
+    if (at == theirs.end() || at->second.rank != own->rank || at->second.shape != own->shape) {
+      initial.drawn.push_back(NameWithShape(*own));
       continue;
     }
-    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->WriteState(
-        api::State::kModel, i, 0, {at->second.data.data(), at->second.data.size()})));
+    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->WriteState(api::State::kModel, i, 0, at->second.data)));
     theirs.erase(at);
     ++initial.taken;
   }
-  for (const auto& [name, source] : theirs) {
-    initial.left.push_back(NameWithShape(name, source.shape));
-  }
+  for (const auto& each : theirs) initial.left.push_back(NameWithShape(each.second));
   if (initial.taken > 0) return initial;
   return absl::InvalidArgumentError(absl::StrCat(
       run, ": none of its tensors has the name and shape of one of the model",

@@ -158,11 +158,14 @@ def check_rows(ids: Ids, name: str, length: int) -> None:
         raise ValueError(f"{name} has rows of {shape[-1]} tokens, not of {length}; is it transposed?")
 
 
-def pairs(inputs: Ids, targets: Ids) -> tuple[Any, Any, int, object]:
-    """Returns inputs and targets of equal number as (pointer, pointer, count, buffers to keep alive)."""
+def pairs(inputs: Ids, targets: Ids, rows: int = 0, length: int = 0) -> tuple[Any, Any, int, object]:
+    """Returns inputs and targets of equal number as (pointer, pointer, count, buffers to keep alive). Raises ValueError
+    unless ids of several dimensions are rows of `length` tokens; 0: of a part in `rows` of all."""
     (of_inputs, n, kept), (of_targets, n_targets, kept_targets) = tokens(inputs, "inputs"), tokens(targets, "targets")
     if n != n_targets:
         raise ValueError(f"{n} inputs and {n_targets} targets")
+    check_rows(inputs, "inputs", length or n // rows)
+    check_rows(targets, "targets", length or n // rows)
     return of_inputs, of_targets, n, (kept, kept_targets)
 
 

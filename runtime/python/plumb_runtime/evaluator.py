@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_double, c_int64, c_void_p
-from typing import Any, Callable, Optional, SupportsIndex, Union
+from typing import Callable, Optional, SupportsIndex, Union
 
 from . import _structs as structs
 from ._arguments import Ids, check_rows, instance, pairs, tokens, weights_format
@@ -46,15 +46,9 @@ class Evaluator(Object):
             call("evaluator_plan", handle, byref(options), byref(taken))
         return taken.value
 
-    def _pairs(self, inputs: Ids, targets: Ids) -> tuple[Any, Any, int, object]:
-        of_both = pairs(inputs, targets)
-        for name, ids in (("inputs", inputs), ("targets", targets)):
-            check_rows(ids, name, of_both[2] // self._rows)
-        return of_both
-
     def loss(self, inputs: Ids, targets: Ids) -> float:
         """Returns the mean loss over the targets of inputs [rows, n / rows], in nats; -1: no target."""
-        of_inputs, of_targets, n, _kept = self._pairs(inputs, targets)
+        of_inputs, of_targets, n, _kept = pairs(inputs, targets, rows=self._rows)
         loss = c_double()
         with self._use() as handle:
             call("evaluator_run", handle, of_inputs, of_targets, n, byref(loss))
@@ -63,7 +57,7 @@ class Evaluator(Object):
     def losses(self, inputs: Ids, targets: Ids) -> memoryview[float]:
         """Returns the loss of each target [rows, n / rows] in nats, 0 where there is none, valid until the next call. The
         exponential of their sum, divided by the number of targets, is the perplexity."""
-        of_inputs, of_targets, n, _kept = self._pairs(inputs, targets)
+        of_inputs, of_targets, n, _kept = pairs(inputs, targets, rows=self._rows)
         with self._use() as handle:
             call("evaluator_run", handle, of_inputs, of_targets, n, None)
             losses = function("evaluator_losses")(handle)

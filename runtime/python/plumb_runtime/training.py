@@ -217,9 +217,7 @@ class Trainer(Object):
     def step(self, inputs: Ids, targets: Ids) -> StepInfo:
         """Does one step on ids [micro-batch, row, position], in any nesting; the target of each is the next token, or
         -1 for one that does not count: numpy.where(mask, targets, -1)."""
-        of_inputs, of_targets, n, _kept = pairs(inputs, targets)
-        for name, ids in (("inputs", inputs), ("targets", targets)):
-            check_rows(ids, name, self._seq)
+        of_inputs, of_targets, n, _kept = pairs(inputs, targets, length=self._seq)
         with self._use() as handle:
             call("trainer_step", handle, of_inputs, of_targets, n, byref(self._info))
             return StepInfo._of(self._info)
